@@ -1,0 +1,52 @@
+"""The `counterpoint` command: each command parses, makes one call, prints.
+
+Data goes to stdout, progress and messages to stderr. Exit 0: done; 1: ran and found problems;
+2: wrong use or unusable input, with one line that says what, where and what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from analysis import __version__
+from analysis.cli import browse, doctor, importing, serve
+from analysis.errors import CounterpointError
+
+app = typer.Typer(
+    help="Shows how a team of LLM agents worked together, and turns what it finds into better training data.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for module in (serve, importing, browse, doctor):
+    module.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and stop."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; a mistake of the user ends in one line and exit 2."""
+    try:
+        app()
+    except CounterpointError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); without this the interpreter complains at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,87 @@
+"""`counterpoint list` and `counterpoint show`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, say
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("list")(list_)
+    app.command()(show)
+
+
+def list_(
+    filter: Annotated[str, typer.Option("--filter", "-f", help='Such as: format:whowhen passed:no events>20 "log in".')] = "",
+    limit: Annotated[int | None, typer.Option(help="At most so many traces.", min=1)] = None,
+    workspace: WorkspaceOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the traces of the workspace."""
+    from analysis.workspace import Snapshot, Workspace
+    from analysis.workspace.listing import list_rows
+
+    snapshot = Snapshot(Workspace(workspace or DEFAULT_WORKSPACE))
+    rows = list_rows(snapshot, filter, limit=limit)
+    if json:
+        print_json(rows)
+        return
+    columns = ["trace_id", "format", "n_agents", "n_events", "explicit_share", "outcome", "labels"]
+    print_table(columns, [[*(row[c] for c in columns[:5]), _outcome(row["outcome"]), _annotators(row["labels"])] for row in rows])
+    if not rows:
+        say("no trace fits the filter" if filter else "the workspace is empty - `counterpoint import PATH` fills it")
+
+
+def show(
+    trace_id: Annotated[str, typer.Argument(help="A trace id, or any suffix that only one has.")],
+    workspace: WorkspaceOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show one trace; with --json its native record."""
+    from analysis import model
+    from analysis.workspace import Snapshot, Workspace
+
+    trace = Snapshot(Workspace(workspace or DEFAULT_WORKSPACE)).trace(trace_id)
+    if json:
+        typer.echo(model.encode(trace).decode())
+        return
+    facts = [
+        ("trace", trace.trace_id),
+        ("task", trace.task.text),
+        ("world", trace.world),
+        ("source", f"{trace.source.format}, {trace.source.file}, {trace.source.record}"),
+        ("outcome", _outcome(model.msgspec.to_builtins(trace.outcome))),
+        ("agents", ", ".join(agent.agent_id for agent in trace.agents)),
+    ]
+    print_table(["what", ""], facts)
+    typer.echo("")
+    print_table(
+        ["#", "kind", "agent", "to", "basis", "tokens", "content"],
+        [
+            (e.order, e.kind or "opaque", e.agent_id, ", ".join(e.targets), e.basis, _tokens(e), (e.content or "")[:300])
+            for e in trace.events
+        ],
+    )
+    for label in trace.labels:
+        typer.echo("")
+        print_table(["label", ""], [(k, v) for k, v in model.msgspec.to_builtins(label).items()])
+
+
+def _outcome(outcome: dict[str, Any]) -> str | None:
+    if (passed := outcome.get("passed")) is not None:
+        return "passed" if passed else "failed"
+    return f"score {outcome['score']:g}" if outcome.get("score") is not None else None
+
+
+def _annotators(labels: list[dict[str, Any]]) -> str:
+    return ", ".join(sorted({label["annotator"] for label in labels}))
+
+
+def _tokens(event: Any) -> str | None:
+    if event.input_tokens is None and event.output_tokens is None:
+        return None
+    return f"{event.input_tokens or 0}+{event.output_tokens or 0}"

@@ -1,0 +1,79 @@
+"""`counterpoint import` and `counterpoint formats`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, progress_bar, say
+from analysis.readers import FAMILIES, MEBIBYTE
+
+PathsArgument = Annotated[list[Path], typer.Argument(help="Files or folders with traces.", show_default=False)]
+LimitOption = Annotated[float, typer.Option("--max-record-mb", help="Longest record that is read, in MiB.", min=0.001)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("import")(import_)
+    app.command()(formats)
+
+
+def import_(
+    paths: PathsArgument,
+    workspace: WorkspaceOption = None,
+    max_record_mb: LimitOption = 64,
+    progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    json: JsonOption = False,
+) -> None:
+    """Import traces of any known format; importing again adds nothing."""
+    n_lost = run_import(paths, workspace or DEFAULT_WORKSPACE, max_record_mb, progress_file, json)
+    raise typer.Exit(1 if n_lost else 0)
+
+
+def run_import(paths: list[Path], workspace: str, max_record_mb: float, progress_file: Path | None, as_json: bool) -> int:
+    """Import, print the load report, return how many records or files were lost."""
+    from analysis.evaluation.agreement import agreements
+    from analysis.pipeline import import_paths
+    from analysis.workspace import Snapshot, Workspace
+
+    store = Workspace(workspace, create=True)
+    with progress_bar(progress_file) as progress:
+        report = import_paths(store, paths, max_record_bytes=int(max_record_mb * MEBIBYTE), progress=progress)
+    if as_json:
+        print_json(report.plain())
+        return report.n_lost
+    plain = report.plain()
+    for file in report.files:
+        for problem in file.problems:
+            say(f"{problem.severity}: {problem}" + (f" [{problem.n} times]" if problem.n > 1 else ""))
+    for problem in report.skipped:
+        say(f"skipped: {problem}")
+    formats = ", ".join(f"{n} {name}" for name, n in plain["by_format"].items())
+    print_table(
+        ["traces", "n"],
+        [("new", plain["traces"]), ("updated", plain["updated"]), ("unchanged", plain["unchanged"])]
+        + ([("waiting for their runs", plain["waiting"])] if report.waiting else [])
+        + [("files read", len(report.files)), ("files skipped", len(report.skipped))],
+    )
+    if formats:
+        say(f"new by format: {formats}")
+    labels = Snapshot(store).sql("select trace_id, annotator, agent_id, event_id, is_root_cause from labels")
+    for agreement in agreements(labels.to_pandas()):
+        say(f"annotators {agreement}")
+    say(f"workspace {store.location} is at version {report.version}")
+    return report.n_lost
+
+
+def formats(json: JsonOption = False) -> None:
+    """List the formats that are read, and what each is recognised by."""
+    rows = [
+        {"format": family.FORMAT, "kind": kind.name, "recognised_by": kind.recognised_by, "reader_version": family.VERSION}
+        for family in FAMILIES.values()
+        for kind in family.KINDS
+    ]
+    if json:
+        print_json(rows)
+        return
+    print_table(["format", "kind of file", "recognised by"], [(r["format"], r["kind"], r["recognised_by"]) for r in rows])

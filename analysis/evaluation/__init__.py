@@ -1,0 +1,1 @@
+"""Judging data and tools: agreement of annotators."""

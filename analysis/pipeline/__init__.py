@@ -1,0 +1,7 @@
+"""The stages over a workspace: import what came in, analyse what is there."""
+
+from __future__ import annotations
+
+from analysis.pipeline.importing import FileReport, ImportReport, import_paths
+
+__all__ = ["FileReport", "ImportReport", "import_paths"]

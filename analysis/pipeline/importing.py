@@ -1,0 +1,326 @@
+"""Import: files of strangers to one new version of the workspace, in bounded memory.
+
+Files are read into fragments, fragments are assembled per trace, and one commit makes all of it
+visible. Killed at any point, the last version stays; run again, the result is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import zstandard
+
+from analysis import model
+from analysis.errors import HeadConflict, Problem, UnknownNameError
+from analysis.model import Trace
+from analysis.pipeline.resolving import Known, Placed, finish, place
+from analysis.pipeline.spill import Spill, Spilled, source_key
+from analysis.readers import FAMILIES, MEBIBYTE, Fragment, files_below, native, open_source, read, recognise
+from analysis.workspace import SCHEMAS, File, Snapshot, Workspace, problem_table, trace_tables
+
+Progress = Callable[[float, str], None]
+_EVENTS_A_FILE = 100_000
+_PROBLEMS_SHOWN = 20
+
+
+class FileReport(msgspec.Struct, kw_only=True):
+    """What one file gave, and what it did not give and why."""
+
+    file: str
+    format: str
+    traces: int = 0
+    records: int = 0
+    problems: list[Problem] = []
+
+    def add(self, problem: Problem) -> None:
+        """Count a problem; after the first few of a kind only its number grows."""
+        same = [n for n, p in enumerate(self.problems) if p.code == problem.code]
+        if len(same) < _PROBLEMS_SHOWN:
+            self.problems.append(problem)
+            return
+        last = self.problems[same[-1]]
+        self.problems[same[-1]] = msgspec.structs.replace(last, n=last.n + problem.n)
+
+    def counts(self) -> dict[str, int]:
+        """Return how often each kind of problem occurred."""
+        return {code: sum(p.n for p in self.problems if p.code == code) for code in sorted({p.code for p in self.problems})}
+
+
+class ImportReport(msgspec.Struct, kw_only=True):
+    """What an import did: trace ids by what happened to them, one report a file, the version it made."""
+
+    added: list[str] = []
+    updated: list[str] = []
+    unchanged: list[str] = []
+    waiting: list[str] = []
+    files: list[FileReport] = []
+    skipped: list[Problem] = []
+    version: int = 0
+
+    @property
+    def n_lost(self) -> int:
+        """How many records or files did not come in."""
+        lost = sum(p.n for file in self.files for p in file.problems if p.severity == "lost")
+        return lost + len(self.skipped)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the report as `import --json` prints it."""
+        by_format: dict[str, int] = {}
+        for trace_id in self.added:
+            family = trace_id.partition(":")[0]
+            by_format[family] = by_format.get(family, 0) + 1
+        return {
+            "traces": len(self.added),
+            "updated": len(self.updated),
+            "unchanged": len(self.unchanged),
+            "waiting": len(self.waiting),
+            "by_format": dict(sorted(by_format.items())),
+            "files": [
+                {"file": f.file, "format": f.format, "traces": f.traces, "records": f.records, "counts": f.counts()}
+                | {"problems": [_plain(p) for p in f.problems]}
+                for f in self.files
+            ],
+            "skipped": [{"file": p.file, "reason": f"{p.message}: {p.got}" if p.got else p.message} for p in self.skipped],
+            "version": self.version,
+        }
+
+
+def import_paths(
+    workspace: Workspace,
+    paths: Sequence[str | Path],
+    *,
+    max_record_bytes: int = 64 * MEBIBYTE,
+    progress: Progress = lambda share, text: None,
+) -> ImportReport:
+    """Read files and folders into the workspace, as one new version.
+
+    Parameters
+    ----------
+    workspace : where to
+    paths : files or folders; a folder is read with all below it
+    max_record_bytes : longest record that is read
+    progress : is told the share done, in [0, 1], and in words what is being done
+
+    Returns
+    -------
+    ImportReport
+        Known traces are found again: importing the same files twice adds and changes nothing.
+
+    Raises
+    ------
+    UnknownNameError
+        If a path does not exist.
+    """
+    files = [found for path in paths for found in _existing(path)]
+    report = ImportReport()
+    with Spill() as spill:
+        total = sum(path.stat().st_size for path, _ in files) or 1
+        done = 0
+        for path, name in files:
+            progress(0.6 * done / total, f"reading {name}")
+            _read_file(path, name, max_record_bytes, spill, report)
+            done += path.stat().st_size
+        while True:
+            try:
+                _commit(workspace, spill, report, progress)
+                break
+            except HeadConflict:
+                progress(0.6, "another writer was first; joining what it wrote")
+    progress(1.0, "done")
+    return report
+
+
+def _existing(path: str | Path) -> list[tuple[Path, str]]:
+    if not Path(path).exists():
+        raise UnknownNameError(str(path), "no such file or folder", hint="check the path")
+    return list(files_below(Path(path)))
+
+
+def _read_file(path: Path, name: str, max_record_bytes: int, spill: Spill, report: ImportReport) -> None:
+    source = open_source(path, name, max_record_bytes=max_record_bytes)
+    if isinstance(source, Problem):
+        report.skipped.append(source)
+        return
+    found = recognise(source)
+    if isinstance(found, Problem):
+        report.skipped.append(found)
+        return
+    family, kind = found
+    file = FileReport(file=name, format=kind)
+    traces, records = set(), set()
+    for item in read(source, family, kind):
+        if isinstance(item, Problem):
+            file.add(item)
+            continue
+        spill.add(family.FORMAT, item)
+        traces.add(item.trace_id)
+        records.add(item.record)
+    file.traces, file.records = len(traces), len(records)
+    report.files.append(file)
+
+
+class _Changes:
+    """The new version being written: files of rows as they fill up, and which traces they replace."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.files: dict[str, list[File]] = {}
+        self.traces: list[tuple[Trace, str]] = []
+        self.raw: list[dict[str, Any]] = []
+        self.problems: list[Problem] = []
+        self.assembled: set[str] = set()
+        self.added: list[str] = []
+        self.updated: list[str] = []
+        self.unchanged: list[str] = []
+        self.waiting: list[str] = []
+        self.n_events = 0
+        self._compressor = zstandard.ZstdCompressor(level=3)
+
+    def add(self, trace: Trace, family: str) -> None:
+        self.traces.append((trace, family))
+        self.n_events += len(trace.events)
+        if self.n_events >= _EVENTS_A_FILE:
+            self.flush()
+
+    def add_raw(self, family: str, fragments: list[Fragment]) -> None:
+        self.raw += [
+            {"trace_id": f.trace_id, "family": family, "part": f.part, "digest": f.digest, "file": f.file, "record": f.record}
+            | {"is_primary": f.primary, "n_bytes": len(f.data), "data": self._compressor.compress(f.data)}
+            for f in fragments
+        ]
+
+    def flush(self) -> None:
+        tables = trace_tables(self.traces) | {"raw": pa.Table.from_pylist(self.raw, schema=SCHEMAS["raw"])}
+        for name, rows in tables.items():
+            if rows.num_rows:
+                keys = [(key, "ascending") for key in ("trace_id", "position", "part") if key in rows.schema.names]
+                self.files.setdefault(name, []).append(self.workspace.write(name, rows.sort_by(keys)))
+        self.traces, self.raw, self.n_events = [], [], 0
+
+
+def _commit(workspace: Workspace, spill: Spill, report: ImportReport, progress: Progress) -> None:
+    """Assemble everything spilled against the newest version and make the next one, if anything is new."""
+    snapshot = Snapshot(workspace)
+    changes = _Changes(workspace)
+    for n, bucket in enumerate(spill.buckets()):
+        progress(0.6 + 0.38 * n / 64, "assembling traces")
+        _assemble_bucket(snapshot, bucket, changes)
+    changes.flush()
+    problems = _all_problems(snapshot, changes, report)
+    version = snapshot.head.number
+    if changes.files or not problems.equals(snapshot.sql("select * from problems").cast(problems.schema)):
+        version = _write_version(workspace, snapshot, changes, problems)
+    for problem in changes.problems:
+        next((f for f in report.files if f.file == problem.file), FileReport(file="", format="")).add(problem)
+    report.added, report.updated = sorted(changes.added), sorted(changes.updated)
+    report.unchanged, report.waiting = sorted(changes.unchanged), sorted(changes.waiting)
+    report.version = version
+
+
+def _write_version(workspace: Workspace, snapshot: Snapshot, changes: _Changes, problems: pa.Table) -> int:
+    tables: dict[str, Sequence[File]] = {}
+    for name in trace_tables([]):
+        kept = workspace.without(snapshot.head, name, changes.updated) if changes.updated else snapshot.head.tables.get(name, ())
+        tables[name] = workspace.compacted(name, [*kept, *changes.files.get(name, [])])
+    tables["raw"] = workspace.compacted("raw", [*snapshot.head.tables.get("raw", ()), *changes.files.get("raw", [])])
+    tables["problems"] = [workspace.write("problems", problems)] if problems.num_rows else []
+    data_version = _data_version(workspace, snapshot, tables)
+    number = workspace.commit(snapshot.head, tables, data_version=data_version).number
+    workspace.vacuum()
+    return number
+
+
+def _assemble_bucket(snapshot: Snapshot, bucket: dict[str, list[Spilled]], changes: _Changes) -> None:
+    in_head = _known(snapshot, list(bucket))
+    known = dict(in_head)
+    # An export of this program is compared with the finished trace, so it comes after its original.
+    for is_export in (False, True):
+        placed: dict[str, list[Placed]] = {}
+        for key, spilled in bucket.items():
+            mine = {i: k for i, k in known.items() if source_key(i) == key}
+            for p in place([s for s in spilled if (s.family == native.FORMAT) is is_export], mine):
+                placed.setdefault(p.trace_id, []).append(p)
+        stored = _stored(snapshot, [i for i in placed if i in in_head])
+        for trace_id, news in placed.items():
+            known[trace_id] = _assemble(trace_id, news, stored.get(trace_id, []), known.get(trace_id), changes)
+    untouched = [i for i in in_head if i not in changes.assembled]
+    changes.unchanged += [i for i in untouched if in_head[i].digest is not None]
+    changes.waiting += [i for i in untouched if in_head[i].digest is None]
+
+
+def _assemble(trace_id: str, news: list[Placed], stored: list[Fragment], known: Known | None, changes: _Changes) -> Known:
+    """Add the trace that old and new fragments state to the changes; return what is known of it then."""
+    new = [f for p in news for f in p.fragments]
+    family, fragments = news[0].family, stored + new
+    parts = {f.part: f.digest for f in fragments}
+    changes.assembled.add(trace_id)
+    changes.add_raw(family, new)
+    changes.problems += [p.problem for p in news if p.problem is not None]
+    if not any(f.primary for f in fragments):
+        changes.waiting.append(trace_id)
+        changes.problems.append(Problem(code="waiting", file=new[0].file, record=new[0].record, trace_id=trace_id))
+        return Known(family, parts, None)
+    trace, problems = FAMILIES[family].assemble(trace_id, fragments)
+    trace = finish(trace, problems.append)
+    changes.problems += problems
+    changes.add(trace, family)
+    (changes.updated if known is not None and known.digest is not None else changes.added).append(trace_id)
+    return Known(family, parts, model.digest(trace))
+
+
+def _known(snapshot: Snapshot, keys: list[str]) -> dict[str, Known]:
+    if not snapshot.head.n_rows("raw"):
+        return {}
+    rows = snapshot.sql(
+        r"""select raw.trace_id, raw.family, part, raw.digest, traces.digest as whole
+        from raw left join traces using (trace_id)
+        where regexp_replace(raw.trace_id, '~[0-9]+$', '') in (select unnest($keys)) order by raw.trace_id, part""",
+        {"keys": keys},
+    ).to_pylist()
+    known: dict[str, Known] = {}
+    for row in rows:
+        held = known.setdefault(row["trace_id"], Known(row["family"], {}, row["whole"]))
+        held.parts[row["part"]] = row["digest"]
+    return known
+
+
+def _stored(snapshot: Snapshot, trace_ids: list[str]) -> dict[str, list[Fragment]]:
+    """The fragments that the workspace holds of traces which get new ones."""
+    stored: dict[str, list[Fragment]] = {}
+    for row in snapshot.raw(trace_ids) if trace_ids else []:
+        fields = {name: row[name] for name in ("trace_id", "part", "data", "digest", "file", "record")}
+        stored.setdefault(row["trace_id"], []).append(Fragment(**fields, primary=row["is_primary"]))
+    return stored
+
+
+def _all_problems(snapshot: Snapshot, changes: _Changes, report: ImportReport) -> pa.Table:
+    """The problems of the new version: those of other files and traces stay, those of what was read anew are replaced."""
+    read_again = {file.file for file in report.files} | {p.file for p in report.skipped}
+    old = [
+        row
+        for row in snapshot.sql("select * from problems").to_pylist()
+        if (row["trace_id"] not in changes.assembled if row["trace_id"] else row["file"] not in read_again)
+    ]
+    new = [*report.skipped, *(p for file in report.files for p in file.problems), *changes.problems]
+    unique = {str(list(row.values())): row for row in old + problem_table(new).to_pylist()}
+    return pa.Table.from_pylist([unique[key] for key in sorted(unique)], schema=SCHEMAS["problems"])
+
+
+def _data_version(workspace: Workspace, snapshot: Snapshot, tables: dict[str, Sequence[File]]) -> str:
+    """A hash over the content of all traces: it changes with them and with nothing else."""
+    head = msgspec.structs.replace(snapshot.head, tables={**snapshot.head.tables, "traces": tuple(tables["traces"])})
+    rows = Snapshot(workspace, head).sql("select trace_id, digest from traces order by trace_id")
+    hasher = hashlib.blake2b(digest_size=8)
+    for trace_id, digest in zip(rows["trace_id"].to_pylist(), rows["digest"].to_pylist(), strict=True):
+        hasher.update(f"{trace_id}\n{digest}\n".encode())
+    return hasher.hexdigest()
+
+
+def _plain(problem: Problem) -> dict[str, Any]:
+    fields = ("code", "severity", "record", "trace_id", "message", "got", "expected", "hint", "n")
+    return {name: getattr(problem, name) for name in fields}

@@ -1,0 +1,107 @@
+"""Which trace a new fragment belongs to: the known one, nothing new, or a second run under the same id.
+
+A bundle is what one record of one file states of one trace. It joins the first of `id`, `id~2`,
+`id~3`, ... with whose fragments it agrees; so the order in which files come does not matter, and
+importing again, or importing one's own export, adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+import msgspec
+
+from analysis import model
+from analysis.errors import Problem
+from analysis.pipeline.spill import Spilled, source_key
+from analysis.readers import FAMILIES, Fragment
+
+
+class Known(NamedTuple):
+    """What the workspace holds of one trace id: the family, the digest of each part, the trace's own digest."""
+
+    family: str
+    parts: dict[str, str]
+    digest: str | None
+
+
+class Placed(NamedTuple):
+    """The fragments of one bundle that are new to the trace with this id."""
+
+    trace_id: str
+    family: str
+    fragments: list[Fragment]
+    problem: Problem | None
+
+
+def place(spilled: Sequence[Spilled], known: dict[str, Known]) -> Iterator[Placed]:
+    """Yield where the bundles of one source id belong; `known` is what is there of it and its `~2`, `~3`, ..."""
+    known = {trace_id: Known(k.family, dict(k.parts), k.digest) for trace_id, k in known.items()}
+    for bundle in _bundles(spilled):
+        family, fragments = bundle[0].family, [s.fragment for s in bundle]
+        trace_id = next(i for i in _ids(fragments[0].trace_id) if _agrees(i, family, fragments, known.get(i)))
+        held = known.get(trace_id)
+        if held is not None and held.family != family:
+            continue
+        new = [f for f in fragments if held is None or f.part not in held.parts]
+        if not new:
+            continue
+        parts = {**(held.parts if held else {}), **{f.part: f.digest for f in new}}
+        known[trace_id] = Known(family, parts, held.digest if held else None)
+        problem = None
+        if trace_id != fragments[0].trace_id:
+            first = fragments[0]
+            problem = Problem(code="same-id", file=first.file, record=first.record, trace_id=trace_id, got=first.trace_id)
+        yield Placed(trace_id, family, [msgspec.structs.replace(f, trace_id=trace_id) for f in new], problem)
+
+
+def _bundles(spilled: Sequence[Spilled]) -> Iterator[list[Spilled]]:
+    bundles: dict[tuple[str, str, str, str], list[Spilled]] = {}
+    for s in spilled:
+        bundles.setdefault((s.family, s.fragment.trace_id, s.fragment.file, s.fragment.record), []).append(s)
+    yield from bundles.values()
+
+
+def _ids(own: str) -> Iterator[str]:
+    yield own
+    yield from (trace_id for n in count(2) if (trace_id := f"{source_key(own)}~{n}") != own)
+
+
+def _agrees(trace_id: str, family: str, fragments: list[Fragment], held: Known | None) -> bool:
+    if held is None:
+        return True
+    if held.family == family:
+        return all(held.parts.get(f.part, f.digest) == f.digest for f in fragments)
+    return held.digest is not None and _assembled_digest(trace_id, family, fragments) == held.digest
+
+
+def _assembled_digest(trace_id: str, family: str, fragments: list[Fragment]) -> str | None:
+    """The same run may come once in its own format and once as an export of this program."""
+    if not any(f.primary for f in fragments):
+        return None
+    problems: list[Problem] = []
+    return model.digest(finish(FAMILIES[family].assemble(trace_id, fragments).trace, problems.append))
+
+
+def finish(trace: model.Trace, report: Callable[[Problem], None]) -> model.Trace:
+    """Return the trace with every acting agent declared; report what a reader of it should know."""
+    where = {"file": trace.source.file or "", "record": trace.source.record or "", "trace_id": trace.trace_id}
+    event_ids = {e.event_id for e in trace.events}
+    orphans = [e.event_id for e in trace.events if any(p not in event_ids for p in e.parents)]
+    if orphans:
+        report(Problem(code="orphan", got=", ".join(orphans[:5]), n=len(orphans), **where))
+    opaque = [e.raw_type or e.event_id for e in trace.events if e.kind is None]
+    if opaque:
+        report(Problem(code="opaque-event", got=", ".join(sorted(set(opaque))[:5]), n=len(opaque), **where))
+    outside = [c.claim_id for c in trace.claims if c.is_out_of_range]
+    if outside:
+        report(Problem(code="out-of-range", got=", ".join(outside[:5]), n=len(outside), **where))
+    declared = {agent.agent_id for agent in trace.agents}
+    acting = dict.fromkeys(a for e in trace.events for a in (e.agent_id, *e.targets) if a and a not in declared)
+    if not acting:
+        return trace
+    report(Problem(code="unknown-agent", got=", ".join(list(acting)[:5]), n=len(acting), **where))
+    added = tuple(model.Agent(agent_id=a, component=a) for a in acting)
+    return msgspec.structs.replace(trace, agents=trace.agents + added)

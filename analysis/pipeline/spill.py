@@ -1,0 +1,74 @@
+"""Fragments on disk between reading and assembling, so that memory is bounded by a bucket, not by the import.
+
+All fragments of one trace id fall into one bucket, in the order they were read.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import msgspec
+
+from analysis.readers import Fragment
+
+_N_BUCKETS = 64
+
+
+class Spilled(msgspec.Struct, frozen=True, array_like=True):
+    """A fragment and the format family that is to assemble it."""
+
+    family: str
+    fragment: Fragment
+
+
+class Spill:
+    """A temporary folder of buckets; leaving the context removes it."""
+
+    def __init__(self) -> None:
+        """Make the folder."""
+        self._folder = tempfile.TemporaryDirectory(prefix="counterpoint-import-")
+        self._streams: dict[int, BinaryIO] = {}
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(Spilled)
+
+    def __enter__(self) -> Spill:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for stream in self._streams.values():
+            stream.close()
+        self._folder.cleanup()
+
+    def add(self, family: str, fragment: Fragment) -> None:
+        """Append a fragment to its bucket."""
+        number = zlib.crc32(source_key(fragment.trace_id).encode()) % _N_BUCKETS
+        if number not in self._streams:
+            self._streams[number] = (Path(self._folder.name) / str(number)).open("wb+")
+        data = self._encoder.encode(Spilled(family, fragment))
+        self._streams[number].write(len(data).to_bytes(8, "little") + data)
+
+    def buckets(self) -> Iterator[dict[str, list[Spilled]]]:
+        """Yield each bucket as {source key: its fragments in the order they came}; may be called again."""
+        for number in sorted(self._streams):
+            stream = self._streams[number]
+            stream.seek(0)
+            bucket: dict[str, list[Spilled]] = {}
+            while size := stream.read(8):
+                spilled = self._decoder.decode(stream.read(int.from_bytes(size, "little")))
+                bucket.setdefault(source_key(spilled.fragment.trace_id), []).append(spilled)
+            yield bucket
+
+
+def source_key(trace_id: str) -> str:
+    """Return the id without the `~2` that keeps apart different runs of one source id.
+
+    >>> source_key("whowhen:hand-1~2")
+    'whowhen:hand-1'
+    """
+    return re.sub(r"~\d+$", "", trace_id)

@@ -1,0 +1,280 @@
+"""How the bytes of a stranger's file become JSON records: encodings, line ends, limits, damage.
+
+A file is `lines` (one JSON value a line) or a `document` (one JSON value). Which one is seen from its
+content. Whatever is wrong with a record becomes a `Problem`; the next record is read all the same.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import msgspec
+
+from analysis.errors import Problem
+
+MEBIBYTE = 1 << 20
+_CHUNK = MEBIBYTE
+_BINARY = {
+    b"PK\x03\x04": "a zip archive",
+    b"SQLite format 3\x00": "an SQLite database",
+    b"PAR1": "a Parquet file",
+    b"\x1f\x8b": "a gzip file",
+    b"\x28\xb5\x2f\xfd": "a zstd file",
+    b"\x89PNG": "a picture",
+    b"%PDF": "a PDF file",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One JSON value of a file: where it stands (`line 7`, `record 3`), its bytes where it is a line, its value."""
+
+    place: str
+    value: Any
+    data: bytes
+
+
+@dataclass
+class Source:
+    """A readable file. `file` is how the user knows it; `first` is its first JSON value.
+
+    `problems` collects what had to be repaired or was lost while reading; it grows as `rows` is consumed.
+    """
+
+    path: Path
+    file: str
+    shape: Literal["lines", "document"]
+    first: Any
+    max_record_bytes: int
+    problems: list[Problem] = field(default_factory=list)
+    _text: bytes | None = None  # the converted text, where the file is not UTF-8
+    _document: Row | None = None
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the records: each line, each member of a top-level list, or the one document."""
+        if self._document is None:
+            for place, line in self.lines():
+                if (row := parse(line, place, self.file, self.problems)) is not None:
+                    yield row
+            return
+        value = self._document.value
+        if not isinstance(value, list):
+            yield self._document
+            return
+        for n, member in enumerate(value):
+            yield Row(f"record {n}", member, b"")
+
+    def document(self) -> Any:
+        """Return the one JSON value of a `document`, or the list of all lines' values."""
+        return self._document.value if self._document is not None else [row.value for row in self.rows()]
+
+    def lines(self) -> Iterator[tuple[str, bytes]]:
+        """Yield (place, bytes) of each line that is not blank; too long ones become problems."""
+        if self._document is not None and self.shape == "document":
+            yield "document", self._document.data
+            return
+        with _stream(self) as stream:
+            for n, line, size in _split(stream, self.max_record_bytes):
+                if line is None:
+                    self.problems.append(_too_large(self.file, f"line {n}", size, self.max_record_bytes))
+                elif line:
+                    yield f"line {n}", line
+
+
+def open_source(path: Path, file: str, *, max_record_bytes: int = 64 * MEBIBYTE) -> Source | Problem:
+    """Return the file as a `Source`, or the one problem that makes all of it unreadable.
+
+    Parameters
+    ----------
+    path : the file
+    file : its name in reports
+    max_record_bytes : longest line or document that is read
+    """
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(65536)
+        size = path.stat().st_size
+    except OSError as error:
+        return Problem(code="unreadable", file=file, got=error.strerror or str(error))
+    source = Source(path, file, "lines", None, max_record_bytes)
+    if (problem := _refuse(head, file)) is not None:
+        return problem
+    if (encoding := _encoding(head)) != "utf-8":
+        if encoding != "utf-8-sig" and size > max_record_bytes:
+            return _too_large(file, "document", size, max_record_bytes)
+        source.problems.append(Problem(code="encoding", file=file, got=encoding, expected="utf-8"))
+        if encoding != "utf-8-sig":
+            source._text = path.read_bytes().decode(encoding, "replace").encode()
+    return _with_shape(source)
+
+
+def parse(data: bytes, place: str, file: str, problems: list[Problem]) -> Row | None:
+    """Return the JSON value of `data`, or None with a problem appended; repairs are appended as problems too.
+
+    >>> found: list[Problem] = []
+    >>> parse(b'{"p": NaN, "t": "\\\\ud83d"}', "line 1", "f.jsonl", found).value
+    {'p': None, 't': '\\ufffd'}
+    >>> [problem.code for problem in found]
+    ['bad-number', 'surrogate']
+    """
+    try:
+        return Row(place, msgspec.json.decode(data), data)
+    except RecursionError:
+        problems.append(Problem(code="too-deep", file=file, record=place))
+        return None
+    except msgspec.MsgspecError:
+        return _parse_damaged(data, place, file, problems)
+
+
+def _parse_damaged(data: bytes, place: str, file: str, problems: list[Problem]) -> Row | None:
+    """Read with the forgiving parser of the standard library, and name each repair."""
+    text = data.decode("utf-8", "replace")
+    repairs = {"encoding"} if "�" in text and "�".encode() not in data else set()
+
+    def number(digits: str) -> float | int | None:
+        try:
+            value = float(digits) if any(c in digits for c in ".eE") else int(digits)
+        except ValueError:  # more digits than the interpreter converts
+            value = float("inf")
+        if value in (float("inf"), float("-inf")):
+            repairs.add("bad-number")
+            return None
+        return value
+
+    def constant(_: str) -> None:
+        repairs.add("bad-number")
+
+    try:
+        value = json.loads(text, parse_float=number, parse_int=number, parse_constant=constant, strict=False)
+        value = _without_surrogates(value, repairs)
+    except RecursionError:
+        problems.append(Problem(code="too-deep", file=file, record=place))
+        return None
+    except json.JSONDecodeError as error:
+        at_end = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        code = "truncated" if at_end else "bad-json"
+        problems.append(Problem(code=code, file=file, record=place, got=f"{error.msg} at character {error.pos}"))
+        return None
+    problems.extend(Problem(code=code, file=file, record=place) for code in sorted(repairs))
+    return Row(place, value, msgspec.json.encode(value))
+
+
+def _without_surrogates(value: Any, repairs: set[str]) -> Any:
+    if isinstance(value, dict):
+        return {_without_surrogates(k, repairs): _without_surrogates(v, repairs) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(member, repairs) for member in value]
+    if isinstance(value, str) and not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+        repairs.add("surrogate")
+        return "".join("�" if "\ud800" <= c <= "\udfff" else c for c in value)
+    return value
+
+
+def _refuse(head: bytes, file: str) -> Problem | None:
+    for magic, what in _BINARY.items():
+        if head.startswith(magic):
+            return Problem(code="no-reader", file=file, got=what)
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head[1:2] == b"\x00" or head[:1] == b"\x00":
+        return None if _encoding(head) != "utf-8" else Problem(code="not-text", file=file, got="NUL bytes")
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not start:
+        code = "empty-file" if len(head) < 65536 else "not-json"
+        return Problem(code=code, file=file, got="white space" if head else "")
+    if start.startswith(b"<"):
+        return Problem(code="html-page", file=file, got=start[:40].decode("utf-8", "replace"))
+    if start[:1] not in b"{[":
+        return Problem(code="not-json", file=file, got=start[:40].decode("utf-8", "replace"), expected="{ or [")
+    return None
+
+
+def _encoding(head: bytes) -> str:
+    """UTF-8, or UTF-16 by its mark or by the NULs beside its first ASCII character."""
+    if head.startswith(b"\xef\xbb\xbf"):
+        return "utf-8-sig"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if head[:2] in (b"{\x00", b"[\x00"):
+        return "utf-16-le"
+    return "utf-16-be" if head[:2] in (b"\x00{", b"\x00[") else "utf-8"
+
+
+def _with_shape(source: Source) -> Source | Problem:
+    """Decide between lines and document by the first lines, and read the document where it is one."""
+    with _stream(source) as stream:
+        top = [row for row, _ in zip(_split(stream, source.max_record_bytes), range(20), strict=False)]
+    filled = [(n, line) for n, line, _ in top if line is None or line]
+    if not filled:
+        return Problem(code="empty-file", file=source.file)
+    first = filled[0][1]
+    if first is not None and (row := parse(first, "line 1", source.file, [])) is not None:
+        source.first = row.value
+        if len(filled) > 1:
+            return source
+        found: list[Problem] = []
+        source._document = parse(first, "document", source.file, found)
+        source.problems.extend(found)
+        source.shape = "document"
+        return _first_member(source)
+    later = [line for _, line in filled[1:] if line is not None and line.startswith(b"{")]
+    if first is None or (first.startswith(b"{") and len(first) > 1):
+        rows = [row for line in later if (row := parse(line, "", source.file, [])) is not None]
+        if rows:
+            source.first = rows[0].value
+            return source
+    return _read_document(source)
+
+
+def _read_document(source: Source) -> Source | Problem:
+    with _stream(source) as stream:
+        data = stream.read(source.max_record_bytes + 1)
+    if len(data) > source.max_record_bytes:
+        return _too_large(source.file, "document", source.path.stat().st_size, source.max_record_bytes)
+    found: list[Problem] = []
+    row = parse(data.strip(b"\x00 \t\r\n"), "document", source.file, found)
+    if row is None:
+        return found[-1]
+    source.problems.extend(found)
+    source.shape, source._document, source.first = "document", row, row.value
+    return _first_member(source)
+
+
+def _first_member(source: Source) -> Source:
+    value = source._document.value if source._document is not None else None
+    source.first = value[0] if isinstance(value, list) and value else value
+    return source
+
+
+def _stream(source: Source) -> BinaryIO:
+    if source._text is not None:
+        return io.BytesIO(source._text)
+    stream = source.path.open("rb")
+    if stream.read(3) != b"\xef\xbb\xbf":
+        stream.seek(0)
+    return stream
+
+
+def _split(stream: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | None, int]]:
+    """Yield (line number, line or None where it is over the limit, its size). Splits on \\n only."""
+    start: list[bytes] = []
+    number, size = 1, 0
+    while chunk := stream.read(_CHUNK):
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            size += len(end)
+            yield number, (b"".join([*start, end]).strip(b"\x00 \t\r") if size <= limit else None), size
+            number, start, size = number + 1, [], 0
+        size += len(rest)
+        start = [*start, rest] if size <= limit else []
+    if size:
+        yield number, (b"".join(start).strip(b"\x00 \t\r") if size <= limit else None), size
+
+
+def _too_large(file: str, place: str, size: int, limit: int) -> Problem:
+    return Problem(
+        code="too-large", file=file, record=place, got=f"{size / MEBIBYTE:.1f} MiB", expected=f"at most {limit / MEBIBYTE:g} MiB"
+    )

@@ -1,0 +1,201 @@
+"""What an agent can do in a simulated run: plan, spawn, delegate, work, tell, merge, check, stop.
+
+Each move adds events to the run and returns the id of its last one, for what comes after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.model import Agent, Candidate, ContextPackage, Subtask
+from analysis.simulation.run import Run
+from analysis.simulation.subjects import Part
+from analysis.streams import pick, whole
+
+P_HIDDEN = 0.25  # chance that a part which builds on another fails without being told about it
+P_FIT = 0.95  # chance that sound parts work together
+_LARGE = ("solo", "planner", "lead", "integrator")
+
+
+def hire(run: Run, agent_id: str, component: str, parent_id: str | None = None) -> str:
+    """Add an agent, at the time at which its parent is, and return its id."""
+    domain, roles = run.job.domain, run.job.phrases.roles
+    role = {domain.worker: "worker", domain.verifier: "verifier"}.get(component, component)
+    model = "sim-large" if component in _LARGE else "sim-small"
+    run.agents[agent_id] = Agent(
+        agent_id=agent_id, component=component, parent_id=parent_id, model=model, system_prompt=roles[role]
+    )
+    run.free_ms[agent_id] = run.free_ms[parent_id] if parent_id else run.start_ms
+    run.n_events[agent_id] = 0
+    run.context[agent_id] = 8 + len(roles[role].encode()) // 4
+    return agent_id
+
+
+def plan(run: Run, agent_id: str, n_rivals: int = 3) -> str:
+    """Split the task in words; state how sure the plan is, and `n_rivals` of the three rival answers."""
+    phrases, names = run.job.phrases, [part.name for part in run.job.parts]
+    wording = phrases.plan if agent_id == "planner" else phrases.plan_alone
+    text = wording.format(n=len(names), names=phrases.comma.join(names))
+    for name, needed in run.job.needs.items():
+        text += phrases.space + phrases.needs.format(part=name, needed=needed)
+    quotes = {"plan_ok": whole(run.own("plan"), 94, 98), **dict(list(rivals(run).items())[:n_rivals])}
+    return run.add(agent_id, "act", action="model_call", content=run.say(agent_id, text, quotes), after=())
+
+
+def rivals(run: Run) -> dict[str, int]:
+    """Return the quotes, in hundredths, of the answers of which exactly one is right; they add up to 100."""
+    names = run.job.subject.rivals
+    if not names:
+        return {}
+    first = whole(run.own("first rival"), 50, 75)
+    second = whole(run.own("second rival"), 5, 95 - first)
+    return dict(zip(names, (first, second, 100 - first - second), strict=True))
+
+
+def spawn(run: Run, agent_id: str, team: dict[str, str], *, split: str, assignment: dict[str, str], after: str) -> str:
+    """Start the agents of `team` (id -> component), all at once."""
+    content = run.job.phrases.spawn.format(n=len(team), names=run.job.phrases.comma.join(team))
+    event = run.add(agent_id, "spawn", content=content, after=(after,), targets=tuple(team), task_split=split, assignment=assignment)
+    for child, component in team.items():
+        hire(run, child, component, agent_id)
+    return event
+
+
+def delegate(run: Run, agent_id: str, to: str, parts: Sequence[Part], *, after: str, text: str = "") -> str:
+    """Hand parts to one agent, in the words of `text` where given."""
+    phrases = run.job.phrases
+    names = phrases.comma.join([part.name for part in parts])
+    package = ContextPackage(nl=phrases.space.join([part.ask for part in parts]))
+    if run.is_full:
+        package = ContextPackage(nl=package.nl, scenarios=tuple([part.sound for part in parts]),
+                                 signatures=tuple([part.form for part in parts]), domain_model=run.job.subject.model)  # fmt: skip
+    content = text or phrases.delegate.format(to=to, part=names)
+    return run.add(agent_id, "delegate", content=content, after=(after,), targets=(to,), context_package=package)
+
+
+def begin(run: Run, agent_id: str, part: Part, *, after: Sequence[str], subtask_id: str = "") -> str:
+    """Take up a part; from here on it is a subtask that this agent owns."""
+    subtask_id = subtask_id or part.name
+    needs = tuple([run.job.needs[part.name]] if part.name in run.job.needs else [])
+    run.subtasks[subtask_id] = Subtask(subtask_id=subtask_id, agent_id=agent_id, text=part.ask, covers=(part.name,), needs=needs)
+    wording = pick(run.own("begin", run.next_id(agent_id)), run.job.phrases.begin)
+    return run.add(agent_id, "act", action="model_call", content=wording.format(part=part.name), after=after)
+
+
+def finish(run: Run, agent_id: str, part: Part, *, after: Sequence[str], to: str | None = None, subtask_id: str = "") -> str:
+    """Work with tools, then report the part (to the agent `to`, where there is one) and hand in a candidate."""
+    subtask_id = subtask_id or part.name
+    place = run.job.parts.index(part)
+    n_parts = len(run.job.parts)
+    for n in range(run.n_calls * (place + 1) // n_parts - run.n_calls * place // n_parts):
+        after = (_use_tool(run, agent_id, part, n + 1, after),)
+    is_sound = _attempt(run, part, subtask_id)
+    text = (run.job.phrases.done if is_sound else run.job.phrases.done_poor).format(part=part.name, sound=part.sound)
+    sure = whole(run.own("sure", subtask_id, part.name), *((88, 96) if is_sound or not run.is_candid else (55, 85)))
+    content = run.say(agent_id, text, {f"{part.name}_ok": sure})
+    targets = (to,) if to else ()
+    event = run.add(agent_id, "act", action="return" if to else "model_call", content=content, after=after, targets=targets)
+    run.said[part.name] = text
+    n_passed = 2 if is_sound else int(run.luck("one of two", part.name) < 0.5)
+    run.candidates.append(
+        Candidate(candidate_id=f"c{len(run.candidates) + 1}", event_id=event, agent_id=agent_id, subtask_id=subtask_id,
+                  text=part.sound if is_sound else part.poor, n_passed=n_passed, n_tests=2)
+    )  # fmt: skip
+    return event
+
+
+def work(run: Run, agent_id: str, part: Part, *, after: Sequence[str], to: str | None = None) -> str:
+    """Begin and finish a part without waiting for anybody."""
+    return finish(run, agent_id, part, after=(begin(run, agent_id, part, after=after),), to=to)
+
+
+def _attempt(run: Run, part: Part, subtask_id: str) -> bool:
+    """Draw whether this attempt at the part is sound, and note what a test alone and with true inputs would show."""
+    n_before = sum([candidate.subtask_id == subtask_id for candidate in run.candidates])
+    is_able = run.luck("part", part.name, n_before) < run.p_part and part.name not in run.doomed
+    is_hidden = part.name in run.job.needs and run.luck("hidden", part.name) < P_HIDDEN
+    old = run.subtasks[subtask_id]
+    run.subtasks[subtask_id] = Subtask(
+        subtask_id=subtask_id, agent_id=old.agent_id, text=old.text, covers=old.covers, needs=old.needs,
+        passes_alone=is_able and not is_hidden, passes_upstream=is_able,
+    )  # fmt: skip
+    run.sound[part.name] = is_able and (run.shares or not is_hidden)
+    return run.sound[part.name]
+
+
+def _use_tool(run: Run, agent_id: str, part: Part, n: int, after: Sequence[str]) -> str:
+    """Call the domain's tool and read its answer; after an error, call once more."""
+    phrases, tool = run.job.phrases, run.job.domain.tool
+    content = phrases.call.format(tool=tool, part=part.name, n=n)
+    call = run.add(agent_id, "act", action="tool_call", name=tool, content=content, after=after)
+    if run.own("tool error", call) < run.p_tool_error:
+        error = run.add(agent_id, "act", action="tool_result", name=tool, content="", after=(call,), error="timeout after 30 s")
+        call = run.add(agent_id, "act", action="tool_call", name=tool, content=content, after=(error,), wait_s=2)
+    answer = pick(run.own("answer", call), phrases.answer).format(part=part.name)
+    return run.add(agent_id, "act", action="tool_result", name=tool, content=answer, after=(call,))
+
+
+def tell(run: Run, agent_id: str, to: Sequence[str], text: str, *, after: Sequence[str], message_type: str) -> str:
+    """Send one message."""
+    return run.add(agent_id, "communicate", content=text, after=after, targets=tuple(to), message_type=message_type)
+
+
+def merge(run: Run, agent_id: str, parts: Sequence[Part], *, after: Sequence[str], content: str = "", strategy: str = "join") -> str:
+    """Put results together (the events `after`); with all parts this is the whole, and how sure it is gets stated."""
+    text = content or run.job.phrases.aggregate.format(names=run.job.phrases.comma.join([part.name for part in parts]))
+    is_whole = len(parts) == len(run.job.parts)
+    if is_whole and not content:
+        text = run.say(agent_id, text, {run.job.domain.product: _sure_of_product(run)}, "pre-aggregation")
+    kind = "alternatives" if strategy == "keep one" else "composition"
+    event = run.add(agent_id, "aggregate", content=text, after=after, strategy=strategy, merge_kind=kind, merge_points=tuple(after))
+    if is_whole:
+        run.fits = run.luck("fit") < P_FIT
+        run.merged = event
+    return event
+
+
+def _sure_of_product(run: Run) -> int:
+    """A quote that agrees with those of the parts, near the top of what they allow."""
+    quotes = [q for part in run.job.parts if (q := run.quoted.get(f"{part.name}_ok")) is not None]
+    low, high = max(0, sum(quotes) - 100 * (len(quotes) - 1)), min(quotes, default=100)
+    return high - whole(run.own("product", len(run.claims)), 0, (high - low) // 3)
+
+
+def check(run: Run, agent_id: str, *, after: str, to: str = "planner") -> str:
+    """Run all tests on the whole and report what fails."""
+    phrases, tool, n = run.job.phrases, run.job.domain.tool, run.job.n_checks
+    n_passed = run.n_passed()
+    call = run.add(agent_id, "act", action="tool_call", name=tool, content=phrases.check.format(n=n), after=(after,))
+    result = phrases.checked.format(k=n_passed, n=n)
+    answer = run.add(agent_id, "act", action="tool_result", name=tool, content=result, after=(call,))
+    broken = run.broken()
+    findings = [f"{part.name}: {part.poor}" for part in run.job.parts if part.name in broken] or [phrases.misfit]
+    text = phrases.all_pass if n_passed == n else phrases.some_fail
+    text = text.format(n=n, k=n - n_passed, findings=phrases.space.join(findings))
+    sure = whole(run.own("verdict", answer), *((93, 97) if n_passed == n else (4, 14)))
+    content = run.say(agent_id, text, {run.job.domain.verdict: sure})
+    run.checked = True
+    if agent_id == to:
+        return run.add(agent_id, "act", action="model_call", content=content, after=(answer,))
+    return tell(run, agent_id, (to,), content, after=(answer,), message_type="verdict")
+
+
+def stop(run: Run, agent_id: str, *, after: Sequence[str], condition: str = "", final_state: str = "", text: str = "") -> str:
+    """End the run; without `condition`, for the reason that the run itself gives."""
+    phrases = run.job.phrases
+    if not condition:
+        condition, final_state, text = ("all parts are in", "unchecked", phrases.stop_unchecked)
+        if run.checked and run.n_passed() == run.job.n_checks:
+            condition, final_state, text = ("all checks pass", "solved", phrases.stop_passed)
+        elif run.checked:
+            condition, final_state, text = ("one repair at most", "failed", phrases.stop_failed)
+    if "solved" not in run.quoted:
+        text = run.say(agent_id, text, {"solved": _sure_of_whole(run)}, "final")
+    return run.add(agent_id, "stop", content=text, after=after, condition=condition, final_state=final_state)
+
+
+def _sure_of_whole(run: Run) -> int:
+    """A quote that agrees with those of product, verdict and plan, up to a slip of three hundredths."""
+    product, verdict = (run.quoted.get(name, 100) for name in (run.job.domain.product, run.job.domain.verdict))
+    low, high = max(0, product + verdict - 100), min(product, verdict, run.quoted.get("plan_ok", 100))
+    return max(1, high - whole(run.own("solved"), 0, (high - low) // 3) + whole(run.own("slip"), -3, 3))

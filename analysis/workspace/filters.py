@@ -1,0 +1,119 @@
+"""The filter language of lists and pages: `format:whowhen passed:no events>20 -tag:seen "log in"`.
+
+A term is a word of the id or the task, `field:value[,value]`, or `field>number`; a minus negates it,
+and a trace must satisfy all of them. It compiles to SQL over the traces table, values as parameters.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any, NamedTuple
+
+from analysis.errors import UnknownNameError
+
+
+class Field(NamedTuple):
+    """One name that a filter can use: its SQL, and in words what it is."""
+
+    sql: str
+    meaning: str
+
+
+#: Fields compared with `:` to one or several values (case does not matter).
+TEXT_FIELDS: dict[str, Field] = {
+    "id": Field("traces.trace_id", "trace id"),
+    "format": Field("format", "format the trace came from"),
+    "world": Field("world", "live, simulated or recorded"),
+    "task": Field("task_id", "task id"),
+    "domain": Field("domain", "domain of the task"),
+    "condition": Field("condition", "condition the task was run under"),
+    "trial": Field("trial", "trial of the task"),
+    "passed": Field("case when passed is null then 'unknown' when passed then 'yes' else 'no' end", "yes, no or unknown"),
+}
+#: Fields that many rows of another table state; `:` asks whether one of them does.
+MANY_FIELDS: dict[str, Field] = {
+    "agent": Field("agents where lower(agents.component)", "component of one of its agents"),
+    "annotator": Field("labels where lower(labels.annotator)", "who labelled it"),
+    "category": Field("labels where lower(labels.category)", "category of a label"),
+    "problem": Field("problems where lower(problems.code)", "code of a load problem"),
+    "tag": Field("current_tags where lower(current_tags.tag)", "tag that a person set"),
+}
+#: Fields compared with `>`, `<`, `>=`, `<=` or `=` to a number.
+NUMBER_FIELDS: dict[str, Field] = {
+    "agents": Field("n_agents", "number of agents"),
+    "events": Field("n_events", "number of events"),
+    "claims": Field("n_claims", "number of claims"),
+    "labels": Field("n_labels", "number of labels"),
+    "errors": Field("n_errors", "number of events with an error"),
+    "explicit": Field("explicit_share", "share of events the source states, 0 to 1"),
+    "score": Field("score", "score of the outcome, on its own scale"),
+    "tokens": Field("coalesce(input_tokens, 0) + coalesce(output_tokens, 0)", "tokens in and out"),
+    "seconds": Field("makespan_s", "seconds from first to last event"),
+}
+
+#: The tags that stand: the last decision on each (trace, tag) wins.
+TAGS = """
+    select trace_id, value as tag from decisions where what in ('tag', 'untag') and event_id = ''
+    qualify row_number() over (partition by trace_id, value order by made_at desc, decision_id desc) = 1 and what = 'tag'
+"""
+
+_TERM = re.compile(r'(-?)(?:([a-z_]+)(:|>=|<=|>|<|=))?((?:"[^"]*"|[^\s"])+)')
+
+
+def where(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the SQL condition and its parameters for a filter.
+
+    Raises
+    ------
+    UnknownNameError
+        If a field is not known or a number is none; the text names the nearest field.
+
+    Examples
+    --------
+    >>> where("passed:no events>20")[1]
+    {'p0': ['no'], 'p1': 20.0}
+    >>> where("colour:red")
+    Traceback (most recent call last):
+    analysis.errors.UnknownNameError: filter: unknown field (got colour, expected one of agent, agents, ...
+    """
+    conditions, parameters = [], {}
+    for n, match in enumerate(_TERM.finditer(text)):
+        minus, field, operator, raw = match.groups()
+        sql, value = _condition(field, operator, raw.replace('"', ""), f"p{n}")
+        conditions.append(f"not coalesce({sql}, false)" if minus else f"({sql})")
+        parameters[f"p{n}"] = value
+    return " and ".join(conditions) or "true", parameters
+
+
+def _condition(field: str | None, operator: str | None, value: str, name: str) -> tuple[str, Any]:
+    if field is None:
+        return f"contains(lower(traces.trace_id), ${name}) or contains(lower(coalesce(task_text, '')), ${name})", value.lower()
+    if operator == ":" and field in TEXT_FIELDS:
+        return f"lower({TEXT_FIELDS[field].sql}) in (select unnest(${name}))", value.lower().split(",")
+    if operator == ":" and field in MANY_FIELDS:
+        rows = f"select trace_id from {MANY_FIELDS[field].sql} in (select unnest(${name}))"
+        return f"traces.trace_id in ({rows})", value.lower().split(",")
+    if operator == ":" and field == "text":
+        return f"traces.trace_id in (select trace_id from texts where contains(lower(content), ${name}))", value.lower()
+    if operator != ":" and field in NUMBER_FIELDS:
+        return f"{NUMBER_FIELDS[field].sql} {operator} ${name}", _number(field, value)
+    raise _unknown(field, operator)
+
+
+def _number(field: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise UnknownNameError("filter", f"`{field}` takes a number", got=value, hint=f"write {field}>3") from None
+
+
+def _unknown(field: str, operator: str | None) -> UnknownNameError:
+    names = sorted({*TEXT_FIELDS, *MANY_FIELDS, *NUMBER_FIELDS, "text"})
+    if field in NUMBER_FIELDS:
+        return UnknownNameError("filter", f"`{field}` is a number", got=f"{field}{operator}", hint=f"write {field}>3")
+    if field in names:
+        return UnknownNameError("filter", f"`{field}` is a text", got=f"{field}{operator}", hint=f"write {field}:value")
+    near = difflib.get_close_matches(field, names, 1)
+    hint = f"did you mean {near[0]}?" if near else "put text that holds : < > = in quotes"
+    return UnknownNameError("filter", "unknown field", got=field, expected="one of " + ", ".join(names), hint=hint)

@@ -1,0 +1,75 @@
+"""Pages of traces: the rows of a list, filtered, ordered, with their outcome and labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from analysis.errors import UnknownNameError
+from analysis.workspace.filters import where
+from analysis.workspace.snapshot import Snapshot
+from analysis.workspace.tables import SCHEMAS, SUMMARY
+
+
+def page(
+    snapshot: Snapshot,
+    filter: str = "",
+    *,
+    order: str = "trace_id",
+    descending: bool = False,
+    limit: int | None = None,
+    offset: int = 0,
+) -> pa.Table:
+    """Return the summary rows of the traces that fit a filter, with their annotators and tags.
+
+    Parameters
+    ----------
+    snapshot : the version to read
+    filter : in the filter language (`filters.where`)
+    order : a summary column; ties are broken by trace_id
+    limit, offset : the part of the list that is wanted
+
+    Raises
+    ------
+    UnknownNameError
+        If the filter or the order names what is not there.
+    """
+    columns = ["trace_id", "world", "outcome", *SUMMARY]
+    if order not in columns:
+        raise UnknownNameError("order", "unknown column", got=order, expected=", ".join(columns))
+    condition, parameters = where(filter)
+    return snapshot.sql(
+        f"""select {", ".join(columns)},
+            coalesce((select string_agg(distinct annotator, ', ' order by annotator)
+                from labels where labels.trace_id = traces.trace_id), '') as annotators,
+            coalesce((select string_agg(tag, ', ' order by tag)
+                from current_tags where current_tags.trace_id = traces.trace_id), '') as tags
+        from traces where {condition}
+        order by {order} {"desc" if descending else "asc"} nulls last, trace_id limit {limit or 1 << 40} offset {offset}""",
+        parameters,
+    )
+
+
+def count(snapshot: Snapshot, filter: str = "") -> int:
+    """Return how many traces fit a filter."""
+    condition, parameters = where(filter)
+    n: int = snapshot.sql(f"select count(*) as n from traces where {condition}", parameters)["n"][0].as_py()
+    return n
+
+
+def list_rows(snapshot: Snapshot, filter: str = "", *, limit: int | None = None) -> list[dict[str, Any]]:
+    """Return what `counterpoint list --json` prints: one object a trace, its outcome and labels as objects."""
+    rows = page(snapshot, filter, limit=limit).to_pylist()
+    labels: dict[str, list[dict[str, Any]]] = {row["trace_id"]: [] for row in rows}
+    names = [name for name in SCHEMAS["labels"].names if name != "position"]
+    for label in snapshot.sql(f"select {', '.join(names)} from labels order by trace_id, position").to_pylist():
+        if label["trace_id"] in labels:
+            labels[label.pop("trace_id")].append({name: value for name, value in label.items() if value is not None})
+    shown = ["trace_id", "format", "world", "n_agents", "n_events", "explicit_share", "n_claims", "task_id", "condition"]
+    return [
+        {name: row[name] for name in shown}
+        | {"outcome": msgspec.json.decode(row["outcome"] or "{}"), "labels": labels[row["trace_id"]], "tags": row["tags"]}
+        for row in rows
+    ]

@@ -1,0 +1,215 @@
+"""Records to rows and back: which columns each table has, derived from the records themselves.
+
+A field of one plain value is a column of its own; any other field is a column of JSON text. Rows
+carry `trace_id` first and `position`, the place in the trace's tuple, so that a trace comes back equal.
+The text of events stands in a table of its own, so that a page of traces never reads it.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from analysis import model
+from analysis.errors import Problem
+from analysis.model import Trace
+
+_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+
+#: The tables whose rows are records of a trace, and the field of `Trace` they come from.
+MEMBERS: dict[str, type[model.Record]] = {
+    "agents": model.Agent,
+    "events": model.Event,
+    "subtasks": model.Subtask,
+    "candidates": model.Candidate,
+    "claims": model.Claim,
+    "relations": model.Relation,
+    "labels": model.Label,
+}
+_TEXT_FIELDS = ("content", "messages")
+_TRACE_FIELDS = tuple(f for f in Trace.__struct_fields__ if f not in MEMBERS)
+
+
+class Column(NamedTuple):
+    """One field of a record as a column: its Arrow type, and its record type where it is JSON text."""
+
+    name: str
+    arrow: pa.DataType
+    json: Any | None
+
+
+def _columns(record: type[Any]) -> list[Column]:
+    hints = typing.get_type_hints(record)
+    columns = []
+    for name in record.__struct_fields__:
+        plain = _plain(hints[name])
+        columns.append(Column(name, _ARROW[plain], None) if plain else Column(name, pa.string(), hints[name]))
+    return columns
+
+
+def _plain(hint: Any) -> type | None:
+    """The Python type of a field of one plain value, seen through `| None`, `Annotated` and `Literal`."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        options = [option for option in typing.get_args(hint) if option is not type(None)]
+        return _plain(options[0]) if len(options) == 1 else None
+    if typing.get_origin(hint) is Literal:
+        return type(typing.get_args(hint)[0])
+    return hint if hint in _ARROW else None
+
+
+_RECORD_COLUMNS = {name: _columns(record) for name, record in MEMBERS.items()}
+_TRACE_COLUMNS = [column for column in _columns(Trace) if column.name in _TRACE_FIELDS]
+_TEXT_COLUMNS = [column for column in _RECORD_COLUMNS["events"] if column.name in _TEXT_FIELDS]
+_EVENT_COLUMNS = [column for column in _RECORD_COLUMNS["events"] if column.name not in _TEXT_FIELDS]
+_RECORD_COLUMNS["events"] = _EVENT_COLUMNS
+
+#: What a page of traces shows and filters by, so that it never scans the events.
+SUMMARY: dict[str, pa.DataType] = {
+    "digest": pa.string(),
+    "family": pa.string(),
+    "format": pa.string(),
+    "task_id": pa.string(),
+    "task_text": pa.string(),
+    "domain": pa.string(),
+    "condition": pa.string(),
+    "trial": pa.string(),
+    "passed": pa.bool_(),
+    "score": pa.float64(),
+    "n_agents": pa.int64(),
+    "n_events": pa.int64(),
+    "n_claims": pa.int64(),
+    "n_labels": pa.int64(),
+    **{f"n_{kind}": pa.int64() for kind in model.PAYLOAD},
+    "n_errors": pa.int64(),
+    "explicit_share": pa.float64(),
+    "input_tokens": pa.int64(),
+    "output_tokens": pa.int64(),
+    "makespan_s": pa.float64(),
+}
+
+
+def _keyed(columns: Iterable[Column], *first: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema([("trace_id", pa.string()), *first, *((c.name, c.arrow) for c in columns if c.name != "trace_id")])
+
+
+#: Every input table and its columns.
+SCHEMAS: dict[str, pa.Schema] = {
+    "traces": _keyed(_TRACE_COLUMNS, *SUMMARY.items()),
+    **{name: _keyed(columns, ("position", pa.int64())) for name, columns in _RECORD_COLUMNS.items()},
+    "texts": _keyed(_TEXT_COLUMNS, ("position", pa.int64()), ("event_id", pa.string())),
+    "problems": pa.schema(
+        [(f, pa.string()) for f in ("trace_id", "file", "record", "code", "severity", "message", "got", "expected", "hint")]
+        + [("n", pa.int64())]
+    ),
+    "raw": pa.schema(
+        [(f, pa.string()) for f in ("trace_id", "family", "part", "digest", "file", "record")]
+        + [("is_primary", pa.bool_()), ("n_bytes", pa.int64()), ("data", pa.binary())]
+    ),
+    "decisions": pa.schema([(f, pa.string()) for f in ("decision_id", "trace_id", "event_id", "what", "value", "author", "made_at")]),
+}
+
+
+def trace_tables(traces: Sequence[tuple[Trace, str]]) -> dict[str, pa.Table]:
+    """Return the rows of all input tables but problems, raw and decisions.
+
+    Parameters
+    ----------
+    traces : (trace, format family that assembled it), in the order the rows are to have
+    """
+    tables = {"traces": _trace_rows(traces)}
+    for name, columns in _RECORD_COLUMNS.items():
+        members = [(t.trace_id, n, member) for t, _ in traces for n, member in enumerate(getattr(t, name))]
+        tables[name] = _rows(SCHEMAS[name], columns, members)
+    texts = [(t.trace_id, n, e) for t, _ in traces for n, e in enumerate(t.events) if e.content is not None or e.messages]
+    tables["texts"] = _rows(SCHEMAS["texts"], [*_TEXT_COLUMNS, Column("event_id", pa.string(), None)], texts)
+    return tables
+
+
+def problem_table(problems: Iterable[Problem]) -> pa.Table:
+    """Return load problems as rows, worded."""
+    schema = SCHEMAS["problems"]
+    return pa.Table.from_pylist([{name: getattr(p, name) for name in schema.names} for p in problems], schema=schema)
+
+
+def traces_from(tables: Mapping[str, pa.Table]) -> list[Trace]:
+    """Return the traces that `trace_tables` made the rows of, sorted by id; the inverse of it."""
+    members: dict[str, dict[str, list[Any]]] = {name: {} for name in MEMBERS}
+    texts = {(row["trace_id"], row["position"]): row for row in tables["texts"].to_pylist()}
+    for name, record in MEMBERS.items():
+        for row in tables[name].sort_by([("trace_id", "ascending"), ("position", "ascending")]).to_pylist():
+            trace_id = row["trace_id"]
+            if name == "events" and (text := texts.get((trace_id, row["position"]))) is not None:
+                row |= {field: text[field] for field in _TEXT_FIELDS}
+            columns = _RECORD_COLUMNS[name] + (_TEXT_COLUMNS if name == "events" else [])
+            members[name].setdefault(trace_id, []).append(_record(record, columns, row))
+    return [
+        _record(Trace, _TRACE_COLUMNS, row, {name: tuple(rows.get(row["trace_id"], ())) for name, rows in members.items()})
+        for row in tables["traces"].sort_by("trace_id").to_pylist()
+    ]
+
+
+def _rows(schema: pa.Schema, columns: Iterable[Column], members: Sequence[tuple[str, int, Any]]) -> pa.Table:
+    data: dict[str, list[Any]] = {"trace_id": [m[0] for m in members], "position": [m[1] for m in members]}
+    for column in columns:
+        data[column.name] = _values([getattr(member, column.name) for _, _, member in members], column)
+    return pa.table({name: pa.array(data[name], schema.field(name).type) for name in schema.names}, schema=schema)
+
+
+def _values(values: list[Any], column: Column) -> list[Any]:
+    if column.json is None:
+        return values
+    return [None if value in (None, (), {}) else msgspec.json.encode(value).decode() for value in values]
+
+
+def _record(record: Any, columns: Iterable[Column], row: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> Any:
+    fields = {
+        c.name: msgspec.json.decode(row[c.name], type=c.json) if c.json is not None else row[c.name]
+        for c in columns
+        if row.get(c.name) is not None
+    }
+    return record(**fields, **(given or {}))
+
+
+def _trace_rows(traces: Sequence[tuple[Trace, str]]) -> pa.Table:
+    rows = []
+    for trace, family in traces:
+        row = {c.name: _values([getattr(trace, c.name)], c)[0] for c in _TRACE_COLUMNS}
+        rows.append(row | _summary(trace) | {"family": family})
+    return pa.Table.from_pylist(rows, schema=SCHEMAS["traces"])
+
+
+def _summary(trace: Trace) -> dict[str, Any]:
+    kinds = [event.kind for event in trace.events]
+    starts = [e.t_start_s for e in trace.events if e.t_start_s is not None]
+    ends = [t for e in trace.events for t in (e.t_end_s, e.t_start_s) if t is not None]
+    return {
+        "digest": model.digest(trace),
+        "format": trace.source.format,
+        "task_id": trace.groups.task or trace.task.task_id,
+        "task_text": trace.task.text,
+        "domain": trace.task.domain,
+        "condition": trace.groups.condition,
+        "trial": trace.groups.trial,
+        "passed": trace.outcome.passed,
+        "score": trace.outcome.score,
+        "n_agents": len(trace.agents),
+        "n_events": len(trace.events),
+        "n_claims": len(trace.claims),
+        "n_labels": len(trace.labels),
+        **{f"n_{kind}": kinds.count(kind) for kind in model.PAYLOAD},
+        "n_errors": sum(event.error is not None for event in trace.events),
+        "explicit_share": sum(e.basis == "explicit" for e in trace.events) / len(trace.events) if trace.events else None,
+        "input_tokens": _total(trace, "input_tokens"),
+        "output_tokens": _total(trace, "output_tokens"),
+        "makespan_s": max(ends) - min(starts) if starts and ends else None,
+    }
+
+
+def _total(trace: Trace, field: str) -> int | None:
+    counts = [n for event in trace.events if (n := getattr(event, field)) is not None]
+    return sum(counts) if counts else None

@@ -1,0 +1,88 @@
+"""Overview: what came in, what stands out, where to look first?"""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import loading, selection, tables
+from dashboard.figures.overview import kinds_by_format
+
+version = loading.version()
+totals = loading.frame(
+    version,
+    """select count(*) as n_traces, coalesce(sum(n_agents), 0)::bigint as n_agents, coalesce(sum(n_events), 0)::bigint as n_events,
+    count(*) filter (passed = false) as n_failed, count(passed) as n_judged, count(*) filter (n_labels > 0) as n_labelled from traces""",
+).iloc[0]
+if not totals["n_traces"]:
+    st.info("Nothing has been imported yet, so there is nothing to show.", icon=":material/info:")
+    selection.link("add_data", "Add data")
+    st.stop()
+with st.container(horizontal=True):
+    st.metric("Traces", f"{totals['n_traces']:,}", border=True)
+    st.metric("Events", f"{totals['n_events']:,}", border=True)
+    st.metric("Agents, counted per trace", f"{totals['n_agents']:,}", border=True)
+    judged = f"{totals['n_failed']:,} of {totals['n_judged']:,}"
+    st.metric("Failed, of those with an outcome", judged, border=True)
+    st.metric("Labelled by somebody", f"{totals['n_labelled']:,}", border=True)
+
+look, shape = st.columns(2, gap="medium")
+with look:
+    st.subheader("Where to look first")
+    groups = {
+        "passed:no annotator:whowhen,agentrx": "failed, and an annotator says who and when",
+        "passed:no": "failed",
+        "errors>0": "hold an event that ended in an error",
+        "problem:label-misfit,label-one-based": "have a label that does not fit the event it names",
+        "problem:orphan,duplicate-event,unknown-agent,opaque-event": "hold events that had to be repaired, or are not understood",
+        "problem:out-of-range,sentinel": "hold placeholder or out-of-range numbers",
+        "passed:unknown": "have no outcome: nobody knows whether they worked",
+    }
+    counts = {text: loading.n_traces(version, text) for text in groups}
+    for text, meaning in groups.items():
+        if counts[text]:
+            selection.link("traces", f"{counts[text]:,} traces {meaning}", filter=text)
+    for sentence in loading.annotator_agreements(version):
+        st.caption(f"Annotators {sentence}.")
+    n_problems = loading.frame(version, "select count(*) as n from problems where trace_id = '' and severity = 'lost'")["n"][0]
+    if n_problems:
+        st.caption(f"{n_problems:,} files or records did not come in; the table below the formats names them.")
+
+by_format = loading.frame(
+    version,
+    """select format, world, count(*) as n_traces, sum(n_agents)::bigint as n_agents, sum(n_events)::bigint as n_events,
+    sum(explicit_share * n_events) / nullif(sum(n_events) filter (explicit_share is not null), 0) as explicit_share,
+    count(*) filter (passed) as n_passed, count(*) filter (not passed) as n_failed,
+    sum(n_claims)::bigint as n_claims, count(*) filter (n_labels > 0) as n_labelled,
+    count(*) filter (makespan_s is not null) as n_timed, count(*) filter (input_tokens is not null) as n_with_tokens
+    from traces group by format, world order by n_traces desc, format""",
+)
+with shape:
+    kinds = loading.frame(
+        version,
+        """select format, coalesce(kind, 'opaque') as kind, count(*) as n_events from events
+        join traces using (trace_id) group by all order by format, kind""",
+    )
+    st.plotly_chart(kinds_by_format(kinds), key="overview.kinds", config={"displayModeBar": False})
+
+st.subheader("What came in")
+headings = {
+    "format": "Format", "world": "World", "n_traces": "Traces", "n_agents": "Agents", "n_events": "Events", "explicit_share": "Explicit share",
+    "n_passed": "Passed", "n_failed": "Failed", "n_claims": "Claims", "n_labelled": "Labelled", "n_timed": "With a clock",
+    "n_with_tokens": "With tokens",
+}  # fmt: skip
+tables.show(by_format, key="formats", columns=headings)
+st.caption("Explicit share: events that the source states in a field; the others were derived by a named rule or made by a simulation.")
+
+problems = loading.frame(
+    version,
+    """select severity, message, sum(n)::bigint as n, count(distinct file) as n_files, any_value(hint) as hint,
+    any_value(file || ' ' || record) as example from problems group by severity, code, message
+    order by severity = 'lost' desc, severity = 'repaired' desc, n desc, message""",
+)
+st.subheader("Load problems")
+if problems.empty:
+    st.caption("None: every record of every file came in as it was.")
+else:
+    headings = {"severity": "Severity", "message": "Problem", "n": "n", "n_files": "Files", "hint": "What to do", "example": "For example"}
+    tables.show(pd.DataFrame(problems), key="load-problems", columns=headings)

@@ -1,0 +1,58 @@
+"""Traces: which runs are there, and which of them do I want to open?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from analysis.workspace.filters import MANY_FIELDS, NUMBER_FIELDS, TEXT_FIELDS
+from dashboard import loading, notes, selection, tables
+
+PER_PAGE = 100
+version = loading.version()
+COLUMNS = {
+    "trace_id": "Trace", "format": "Format", "task_text": "Task", "condition": "Condition", "passed": "Passed", "score": "Score",
+    "n_agents": "Agents", "n_events": "Events", "n_errors": "Errors", "explicit_share": "Explicit share", "n_claims": "Claims",
+    "makespan_s": "Makespan (s)", "input_tokens": "Tokens in", "output_tokens": "Tokens out", "annotators": "Labelled by", "tags": "Tags",
+}  # fmt: skip
+ORDERS = {"trace_id": "id", "n_events": "events", "n_agents": "agents", "n_errors": "errors", "score": "score", "makespan_s": "makespan"}
+
+search, ordering = st.columns([5, 1], vertical_alignment="bottom")
+filter = search.text_input(
+    "Filter", key="filter", bind="query-params", type="search", placeholder='passed:no events>20 agent:websurfer -tag:seen "log in"'
+)
+order = ordering.selectbox("Order by", list(ORDERS), key="order", bind="query-params", format_func=ORDERS.__getitem__)
+with st.expander("What a filter can say"):
+    fields = [f"`{name}:` {f.meaning}" for name, f in {**TEXT_FIELDS, **MANY_FIELDS}.items()]
+    fields += ["`text:` words in what the agents said", *(f"`{name}>` {f.meaning}" for name, f in NUMBER_FIELDS.items())]
+    st.markdown("A word is looked for in ids and tasks; `-` in front negates; `a,b` means a or b.\n\n" + " · ".join(fields))
+
+n_found, n_all = loading.n_traces(version, filter or ""), loading.n_traces(version)
+if not n_all:
+    st.info("The workspace is empty.", icon=":material/info:")
+    selection.link("add_data", "Add data")
+    st.stop()
+if not n_found:
+    st.info(f"None of the {n_all:,} traces fits this filter. Take a term out, or look at them all.", icon=":material/filter_alt_off:")
+    selection.link("traces", "All traces")
+    st.stop()
+n_pages = -(-n_found // PER_PAGE)
+number = st.pagination(n_pages, key="page", bind="query-params") if n_pages > 1 else 1
+rows = loading.traces_page(version, filter or "", order, order != "trace_id", PER_PAGE, (number - 1) * PER_PAGE)
+st.caption(f"{n_found:,} of {n_all:,} traces · select a row to open or tag it")
+picked = tables.show(
+    rows,
+    key="traces",
+    columns=COLUMNS,
+    all_rows=lambda: loading.traces_page(version, filter or "", order, order != "trace_id", None, 0),
+    select="multi-row",
+    height=min(38 + 35 * len(rows), 640),
+)
+if picked:
+    chosen = rows["trace_id"].iloc[picked].tolist()
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        if st.button("Open", type="primary", icon=":material/open_in_new:", key="traces.open"):
+            selection.go("trace", trace=chosen[0], **({"filter": filter} if filter else {}))
+        tag = st.text_input("Tag the selected", key="traces.tag", width=220, placeholder="to review")
+        if st.button(f"Tag {len(chosen)}", icon=":material/sell:", key="traces.tag_them", disabled=not tag):
+            notes.decide(version, [(trace_id, "", "tag", tag) for trace_id in chosen])
+            st.rerun()

@@ -1,0 +1,176 @@
+"""The parts of one trace in full: header, events and their text, claims, labels, the source record."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pandas as pd
+import streamlit as st
+
+from analysis.model import Event, Trace
+from dashboard import loading, safe, selection, tables
+from dashboard.loading import Version
+
+EVENT_COLUMNS = {
+    "order": "#", "kind": "Kind", "action": "Action", "agent_id": "Agent", "targets": "To", "content": "Content", "error": "Error",
+    "basis": "Basis", "rule": "Rule", "t_start_s": "Start (s)", "t_end_s": "End (s)", "input_tokens": "Tokens in",
+    "output_tokens": "Tokens out", "event_id": "Event",
+}  # fmt: skip
+_PREVIEW = 300
+
+
+def draw_header(trace: Trace) -> None:
+    """Draw what the run was and how it ended."""
+    st.subheader(safe.markdown(trace.trace_id, 200))
+    if trace.task.text:
+        st.text(safe.line(trace.task.text, 600))
+    outcome = {True: "passed", False: "failed", None: "no outcome"}[trace.outcome.passed]
+    if trace.outcome.score is not None:
+        outcome += f", score {trace.outcome.score:g}"
+    n_explicit = sum(event.basis == "explicit" for event in trace.events)
+    facts = [
+        f"**{outcome}**",
+        f"{len(trace.events):,} events, {n_explicit:,} of them explicit",
+        f"{len(trace.agents):,} agents",
+        f"world {trace.world}",
+        f"from {safe.markdown(' '.join(filter(None, (trace.source.format, trace.source.file, trace.source.record))))}",
+    ]
+    for name, value in (("condition", trace.groups.condition), ("trial", trace.groups.trial), ("expected", trace.task.reference)):
+        if value:
+            facts.append(f"{name} {safe.markdown(value, 120)}")
+    st.markdown(" · ".join(facts))
+
+
+def event_rows(trace: Trace) -> pd.DataFrame:
+    """Return the events as rows of a table; contents are cut to a preview."""
+    rows = []
+    for event in trace.events:
+        row: dict[str, Any] = {name: getattr(event, name) for name in EVENT_COLUMNS}
+        row |= {"targets": ", ".join(event.targets), "content": (event.content or "")[:_PREVIEW], "kind": event.kind or "opaque"}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=list(EVENT_COLUMNS))
+
+
+def draw_event(trace: Trace, position: int) -> None:
+    """Draw one event in full: what it was, how that is known, its payload and its text."""
+    event = trace.events[position]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        for label, step, icon in (("Previous", -1, "chevron_left"), ("Next", 1, "chevron_right")):
+            target = position + step
+            is_there = 0 <= target < len(trace.events)
+            if st.button(label, key=f"trace.{label}", icon=f":material/{icon}:", disabled=not is_there):
+                selection.put(event=trace.events[target].event_id)
+                st.rerun()
+        st.caption(f"event {position + 1:,} of {len(trace.events):,}")
+    to = f" → {', '.join(event.targets)}" if event.targets else ""
+    st.markdown(f"#### {event.kind or 'opaque'}{f' · {event.action}' if event.action else ''}: {safe.markdown((event.agent_id or '–') + to, 160)}")
+    st.markdown("  \n".join(_facts(trace, event)))
+    if event.error:
+        st.error(safe.markdown(event.error, 1000), icon=":material/error:")
+    if event.payload:
+        st.json(_visible(event.payload), expanded=2)
+    if event.content:
+        safe.text_block(event.content, key=f"trace.text.{event.event_id}")
+    elif not event.messages:
+        st.caption("This event has no text of its own.")
+    for n, message in enumerate(event.messages):
+        st.caption(safe.markdown(str(message.get("role", "message"))))
+        body = message.get("content")
+        text = body if isinstance(body, str) else json.dumps(message, ensure_ascii=False, indent=1)
+        safe.text_block(text, key=f"trace.message.{event.event_id}.{n}")
+    if event.extra:
+        st.json(_visible(event.extra), expanded=1)
+
+
+def draw_claims(trace: Trace) -> None:
+    """Draw who claimed what with which probability, the relations between, and what annotators say."""
+    st.markdown("##### Claims")
+    if trace.claims:
+        rows = pd.DataFrame(msgspec.to_builtins(trace.claims))
+        wanted = {"component": "Component", "proposition": "Proposition", "p": "p", "kind": "Kind", "level": "Level", "turn": "Turn",
+                  "n_samples": "Samples", "is_placeholder": "Placeholder", "event_id": "Event", "basis": "Basis"}  # fmt: skip
+        rows = rows.reindex(columns=list(wanted))
+        rows["level"] = [claim.level for claim in trace.claims]
+        rows["kind"] = [claim.kind for claim in trace.claims]
+        rows["basis"] = [claim.basis for claim in trace.claims]
+        tables.show(rows, key="claims", columns=wanted)
+    else:
+        st.caption("No claims: nobody stated a probability or a verdict that the reader could take over.")
+    st.markdown("##### Relations")
+    for relation in trace.relations:
+        st.code(safe.visible(relation.formula), language=None, wrap_lines=True)
+        st.caption(safe.markdown(f"{relation.basis}{f', rule {relation.rule}' if relation.rule else ''}"))
+    if not trace.relations:
+        st.caption("No relations: nothing ties the propositions together yet.")
+    st.markdown("##### Labels, by annotator")
+    if not trace.labels:
+        st.caption("Nobody has labelled this run.")
+    for n, label in enumerate(trace.labels):
+        with st.container(border=True):
+            blame = f": {label.agent_id}" if label.agent_id else ""
+            st.markdown(f"**{safe.markdown(label.annotator)}** · {safe.markdown(label.name + blame)}")
+            facts = {k: v for k, v in msgspec.to_builtins(label).items() if k not in ("annotator", "name", "text", "agent_id")}
+            st.caption(" · ".join(f"{k} {safe.markdown(str(v), 200)}" for k, v in facts.items()))
+            if label.text:
+                st.text(safe.visible(label.text))
+            if label.event_id and st.button("Go to its event", key=f"trace.label.{n}", icon=":material/my_location:"):
+                selection.put(event=label.event_id, view="events")
+                st.rerun()
+
+
+def draw_record(version: Version, trace: Trace) -> None:
+    """Draw the load problems, the native record and the source records of a trace."""
+    st.markdown("##### Load problems")
+    problems = loading.rows(version, "problems", trace.trace_id)
+    if problems.empty:
+        st.caption("None: everything came in as it was.")
+    else:
+        columns = {"severity": "Severity", "message": "Problem", "got": "Got", "expected": "Expected", "hint": "What to do", "n": "n"}
+        tables.show(problems, key="trace-problems", columns=columns)
+    for row in loading.raw(version, trace.trace_id):
+        st.markdown(f"##### Source record: {safe.markdown(row['part'])}")
+        st.caption(safe.markdown(f"{row['file']}, {row['record']}, {row['n_bytes']:,} bytes, digest {row['digest']}"))
+        name = f"{safe.file_slug(trace.trace_id + ' ' + row['part'])}.json"
+        st.download_button("Download", row["data"], name, key=f"trace.raw.{row['part']}", icon=":material/download:", on_click="ignore")
+        text = row["data"][: 2 * safe.BLOCK].decode("utf-8", "replace")
+        with st.expander("Read it", expanded=len(text) < safe.BLOCK):
+            safe.text_block(text, key=f"trace.rawtext.{row['part']}")
+
+
+def _facts(trace: Trace, event: Event) -> list[str]:
+    facts = [f"basis {event.basis}" + (f", rule {safe.markdown(event.rule)}" if event.rule else "")]
+    if event.name:
+        facts.append(f"name {safe.markdown(event.name)}")
+    if event.t_start_s is not None or event.t_end_s is not None:
+        facts.append(_time(trace, event))
+    if event.input_tokens is not None or event.output_tokens is not None:
+        facts.append(f"tokens in {_number(event.input_tokens)}, out {_number(event.output_tokens)}")
+    if event.parents:
+        facts.append(f"caused by {safe.markdown(', '.join(event.parents))}")
+    if event.raw_id or event.raw_type:
+        facts.append(f"in the source {safe.markdown(' '.join(filter(None, (event.raw_id, event.raw_type))))}")
+    return facts
+
+
+def _time(trace: Trace, event: Event) -> str:
+    start = min((e.t_start_s for e in trace.events if e.t_start_s is not None), default=0.0)
+    first, last = (f"{t - start:.3f} s" if t is not None else "unknown" for t in (event.t_start_s, event.t_end_s))
+    text = f"from {first} to {last} after the first event"
+    if trace.clock in ("unix", "naive") and event.t_start_s is not None:
+        zone = "UTC" if trace.clock == "unix" else "zone not stated"
+        text += f" ({pd.Timestamp(event.t_start_s, unit='s'):%Y-%m-%d %H:%M:%S} {zone})"
+    return text
+
+
+def _number(value: int | None) -> str:
+    return f"{value:,}" if value is not None else "unknown"
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {safe.visible(str(k)): _visible(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_visible(v) for v in value]
+    return safe.visible(value) if isinstance(value, str) else value

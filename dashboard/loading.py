@@ -1,0 +1,82 @@
+"""What pages read, cached. The only file with caches: bounded, keyed by the workspace version and parameters.
+
+A version never changes, so nothing here expires by time; a new import or note is a new version.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import pandas as pd
+import streamlit as st
+
+from analysis.evaluation.agreement import agreements
+from analysis.model import Trace
+from analysis.workspace import Snapshot, Workspace
+from analysis.workspace.listing import count, page
+
+
+class Version(NamedTuple):
+    """Which workspace, and which of its versions."""
+
+    location: str
+    number: int
+
+
+def version() -> Version:
+    """Return the newest version of the workspace that the server was started on."""
+    location = os.environ.get("COUNTERPOINT_WORKSPACE", "counterpoint-workspace")
+    return Version(location, Workspace(location, create=True).head().number)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def snapshot(version: Version) -> Snapshot:
+    """Open a version."""
+    workspace = Workspace(version.location, create=True)
+    return Snapshot(workspace, workspace.head_at(version.number) if version.number else None)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def frame(version: Version, query: str, parameters: dict[str, Any] | None = None) -> pd.DataFrame:
+    """Return the rows of a query."""
+    return snapshot(version).sql(query, parameters or {}).to_pandas()
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def traces_page(version: Version, filter: str, order: str, descending: bool, limit: int | None, offset: int) -> pd.DataFrame:
+    """Return one page of the list of traces."""
+    return page(snapshot(version), filter, order=order, descending=descending, limit=limit, offset=offset).to_pandas()
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def n_traces(version: Version, filter: str = "") -> int:
+    """Return how many traces fit a filter."""
+    return count(snapshot(version), filter)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def trace(version: Version, trace_id: str) -> Trace:
+    """Return one trace, frozen."""
+    return snapshot(version).trace(trace_id)
+
+
+def rows(version: Version, table: str, trace_id: str) -> pd.DataFrame:
+    """Return one table's rows of one trace."""
+    if table not in snapshot(version).head.tables:
+        return pd.DataFrame()
+    order = " order by position" if table not in ("problems", "raw", "decisions") else ""
+    return frame(version, f"select * from {table} where trace_id = $id{order}", {"id": trace_id})
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def raw(version: Version, trace_id: str) -> list[dict[str, Any]]:
+    """Return the source records of one trace, their bytes under `data`."""
+    return snapshot(version).raw([trace_id])
+
+
+@st.cache_data(max_entries=4, show_spinner=False)
+def annotator_agreements(version: Version) -> list[str]:
+    """Return in words how far annotators of the same runs agree."""
+    labels = frame(version, "select trace_id, annotator, agent_id, event_id, is_root_cause from labels")
+    return [str(agreement) for agreement in agreements(labels)]

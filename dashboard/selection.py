@@ -1,0 +1,60 @@
+"""What is selected, mirrored in the URL: reload or send the address and the same screen comes back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, NoReturn
+
+import streamlit as st
+
+from dashboard import safe
+
+
+class PageInfo(NamedTuple):
+    """One page: its file below `dashboard/`, its title and icon."""
+
+    file: str
+    title: str
+    icon: str
+
+
+PAGES: dict[str, PageInfo] = {
+    name: PageInfo(f"app_pages/{name}.py", title, f":material/{icon}:")
+    for name, title, icon in (
+        ("add_data", "Add data", "upload_file"),
+        ("overview", "Overview", "dashboard"),
+        ("traces", "Traces", "list"),
+        ("trace", "Trace", "account_tree"),
+    )
+}
+PARAMETERS = frozenset({"trace", "event", "view", "filter", "order", "page", "job"})
+
+
+def get(name: str) -> str | None:
+    """Return one parameter of the URL."""
+    return st.query_params.get(_known(name)) or None
+
+
+def put(**values: str | None) -> None:
+    """Change parameters of the URL; None removes one."""
+    for name, value in values.items():
+        if value:
+            st.query_params[_known(name)] = value
+        elif _known(name) in st.query_params:
+            del st.query_params[name]
+
+
+def go(page: str, **values: str) -> NoReturn:
+    """Show another page with these parameters."""
+    st.switch_page(PAGES[page].file, query_params={_known(name): value for name, value in values.items()})
+
+
+def link(page: str, label: str, **values: str) -> None:
+    """Draw a link to a page with these parameters; the label may hold text of a trace."""
+    parameters = {_known(name): value for name, value in values.items()}
+    st.page_link(PAGES[page].file, label=safe.markdown(label, 120), icon=PAGES[page].icon, query_params=parameters)
+
+
+def _known(name: str) -> str:
+    if name not in PARAMETERS:
+        raise ValueError(f"no URL parameter is called {name!r}")
+    return name
