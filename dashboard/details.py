@@ -14,18 +14,22 @@ from dashboard import loading, safe, selection, tables
 from dashboard.loading import Version
 
 EVENT_COLUMNS = {
-    "order": "#", "kind": "Kind", "action": "Action", "agent_id": "Agent", "targets": "To", "content": "Content", "error": "Error",
-    "basis": "Basis", "rule": "Rule", "t_start_s": "Start (s)", "t_end_s": "End (s)", "input_tokens": "Tokens in",
+    "order": "#", "kind": "Kind", "action": "Action", "agent_id": "Agent", "targets": "To", "content": "Content",
+    "error": "Error", "basis": "Basis", "rule": "Rule", "t_start_s": "Start (s)", "t_end_s": "End (s)", "input_tokens": "Tokens in",
     "output_tokens": "Tokens out", "event_id": "Event",
+}  # fmt: skip
+CLAIM_COLUMNS = {
+    "component": "Component", "proposition": "Proposition", "p": "p", "kind": "Kind", "level": "Level", "turn": "Turn",
+    "n_samples": "Samples", "is_placeholder": "Placeholder", "event_id": "Event", "basis": "Basis",
 }  # fmt: skip
 _PREVIEW = 300
 
 
 def draw_header(trace: Trace) -> None:
     """Draw what the run was and how it ended."""
-    st.subheader(safe.markdown(trace.trace_id, 200))
+    st.caption(safe.markdown(trace.trace_id, 200))
     if trace.task.text:
-        st.text(safe.line(trace.task.text, 600))
+        st.markdown(f"**{safe.markdown(trace.task.text, 600)}**")
     outcome = {True: "passed", False: "failed", None: "no outcome"}[trace.outcome.passed]
     if trace.outcome.score is not None:
         outcome += f", score {trace.outcome.score:g}"
@@ -65,11 +69,12 @@ def draw_event(trace: Trace, position: int) -> None:
                 st.rerun()
         st.caption(f"event {position + 1:,} of {len(trace.events):,}")
     to = f" → {', '.join(event.targets)}" if event.targets else ""
-    st.markdown(f"#### {event.kind or 'opaque'}{f' · {event.action}' if event.action else ''}: {safe.markdown((event.agent_id or '–') + to, 160)}")
+    what = " · ".join(filter(None, (event.kind or "opaque", event.action)))
+    st.markdown("#### " + safe.markdown(f"{what}: {event.agent_id or '–'}{to}", 160))
     st.markdown("  \n".join(_facts(trace, event)))
     if event.error:
         st.error(safe.markdown(event.error, 1000), icon=":material/error:")
-    if event.payload:
+    if event.payload and event.kind != "act":
         st.json(_visible(event.payload), expanded=2)
     if event.content:
         safe.text_block(event.content, key=f"trace.text.{event.event_id}")
@@ -88,14 +93,8 @@ def draw_claims(trace: Trace) -> None:
     """Draw who claimed what with which probability, the relations between, and what annotators say."""
     st.markdown("##### Claims")
     if trace.claims:
-        rows = pd.DataFrame(msgspec.to_builtins(trace.claims))
-        wanted = {"component": "Component", "proposition": "Proposition", "p": "p", "kind": "Kind", "level": "Level", "turn": "Turn",
-                  "n_samples": "Samples", "is_placeholder": "Placeholder", "event_id": "Event", "basis": "Basis"}  # fmt: skip
-        rows = rows.reindex(columns=list(wanted))
-        rows["level"] = [claim.level for claim in trace.claims]
-        rows["kind"] = [claim.kind for claim in trace.claims]
-        rows["basis"] = [claim.basis for claim in trace.claims]
-        tables.show(rows, key="claims", columns=wanted)
+        rows = pd.DataFrame([{name: getattr(claim, name) for name in CLAIM_COLUMNS} for claim in trace.claims])
+        tables.show(rows, key="claims", columns=CLAIM_COLUMNS)
     else:
         st.caption("No claims: nobody stated a probability or a verdict that the reader could take over.")
     st.markdown("##### Relations")
@@ -127,13 +126,22 @@ def draw_record(version: Version, trace: Trace) -> None:
     if problems.empty:
         st.caption("None: everything came in as it was.")
     else:
-        columns = {"severity": "Severity", "message": "Problem", "got": "Got", "expected": "Expected", "hint": "What to do", "n": "n"}
+        columns = {
+            "severity": "Severity",
+            "message": "Problem",
+            "got": "Got",
+            "expected": "Expected",
+            "hint": "What to do",
+            "n": "n",
+        }
         tables.show(problems, key="trace-problems", columns=columns)
     for row in loading.raw(version, trace.trace_id):
         st.markdown(f"##### Source record: {safe.markdown(row['part'])}")
         st.caption(safe.markdown(f"{row['file']}, {row['record']}, {row['n_bytes']:,} bytes, digest {row['digest']}"))
         name = f"{safe.file_slug(trace.trace_id + ' ' + row['part'])}.json"
-        st.download_button("Download", row["data"], name, key=f"trace.raw.{row['part']}", icon=":material/download:", on_click="ignore")
+        st.download_button(
+            "Download", row["data"], name, key=f"trace.raw.{row['part']}", icon=":material/download:", on_click="ignore"
+        )
         text = row["data"][: 2 * safe.BLOCK].decode("utf-8", "replace")
         with st.expander("Read it", expanded=len(text) < safe.BLOCK):
             safe.text_block(text, key=f"trace.rawtext.{row['part']}")

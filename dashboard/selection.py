@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import streamlit as st
 
@@ -26,7 +27,7 @@ PAGES: dict[str, PageInfo] = {
         ("trace", "Trace", "account_tree"),
     )
 }
-PARAMETERS = frozenset({"trace", "event", "view", "filter", "order", "page", "job"})
+PARAMETERS = frozenset({"trace", "event", "view", "axis", "filter", "order", "page", "job"})
 
 
 def get(name: str) -> str | None:
@@ -41,6 +42,23 @@ def put(**values: str | None) -> None:
             st.query_params[_known(name)] = value
         elif _known(name) in st.query_params:
             del st.query_params[name]
+
+
+def choose(name: str, label: str, options: Mapping[str, str]) -> str:
+    """Draw a choice of one of few options (value -> what it is called) that the URL holds; return the value."""
+    key = f"url.{name}"
+    value = get(name)
+    # The address decides, so that a link or a reload shows what it says.
+    st.session_state[key] = value if value in options else next(iter(options))
+    shared: dict[str, Any] = {
+        "key": key,
+        "format_func": lambda option: options[option],
+        "on_change": lambda: put(**{name: st.session_state[key]}),
+        "label_visibility": "collapsed",
+    }
+    if len(options) > 5:
+        return str(st.selectbox(label, list(options), **shared))
+    return str(st.segmented_control(label, list(options), required=True, **shared))
 
 
 def go(page: str, **values: str) -> NoReturn:

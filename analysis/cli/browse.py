@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, say
@@ -54,7 +55,7 @@ def show(
         ("task", trace.task.text),
         ("world", trace.world),
         ("source", f"{trace.source.format}, {trace.source.file}, {trace.source.record}"),
-        ("outcome", _outcome(model.msgspec.to_builtins(trace.outcome))),
+        ("outcome", _outcome(msgspec.to_builtins(trace.outcome))),
         ("agents", ", ".join(agent.agent_id for agent in trace.agents)),
     ]
     print_table(["what", ""], facts)
@@ -68,7 +69,7 @@ def show(
     )
     for label in trace.labels:
         typer.echo("")
-        print_table(["label", ""], [(k, v) for k, v in model.msgspec.to_builtins(label).items()])
+        print_table(["label", ""], [(k, v) for k, v in msgspec.to_builtins(label).items()])
 
 
 def _outcome(outcome: dict[str, Any]) -> str | None:

@@ -67,7 +67,7 @@ def _store() -> Check:
 
     with tempfile.TemporaryDirectory() as folder:
         store = Workspace(folder, create=True)
-        row = {name: "x" for name in SCHEMAS["decisions"].names}
+        row = dict.fromkeys(SCHEMAS["decisions"].names, "x")
         base = store.head()
         store.append("decisions", pa.Table.from_pylist([row], schema=SCHEMAS["decisions"]))
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,7 +64,7 @@ def progress_bar(file: Path | None) -> Iterator[Callable[[float, str], None]]:
             if file is not None:
                 part = file.with_suffix(".part")
                 part.write_text(json.dumps({"share": round(share, 4), "text": text}), encoding="utf-8")
-                os.replace(part, file)
+                part.replace(file)
 
         yield show
 

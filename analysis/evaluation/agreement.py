@@ -19,8 +19,8 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     n_same_step: int
 
     def __str__(self) -> str:
-        of_runs = f"of {self.n_traces} runs"
-        return f"{self.first} and {self.second}: same agent in {self.n_same_agent} {of_runs}, same step in {self.n_same_step} {of_runs}"
+        agent, step = (f"{n} of {self.n_traces} runs" for n in (self.n_same_agent, self.n_same_step))
+        return f"{self.first} and {self.second}: same agent in {agent}, same step in {step}"
 
 
 def agreements(labels: pd.DataFrame) -> list[Agreement]:

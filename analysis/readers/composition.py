@@ -179,7 +179,7 @@ def _claim_problems(claims: list[Claim]) -> Iterator[Problem]:
 
 
 def _deployed(record: _Deployed) -> _Parts:
-    """Read a planner that asks specialists call by call, then submits one quote an outcome."""
+    """Read a planner that asks specialists, then submits. Its name is a model, which a specialist may bear too: no role."""
     submit = _submission(record)
     quotes, questions = _specialist_claims(record)
     names = dict.fromkeys([_PLANNER, *(name for call in record.trace if (name := _specialist(call)) is not None)])

@@ -68,7 +68,7 @@ class Family(Protocol):
 def fragment(trace_id: str, part: str, value: Any, *, file: str, record: str, primary: bool = True) -> Fragment | Problem:
     """Return a JSON value as a fragment; its digest depends on the value alone, not on how it was written."""
     try:
-        data = msgspec.json.encode(value)
+        data = msgspec.json.encode(value, order="deterministic")
     except RecursionError:
         return Problem(code="too-deep", file=file, record=record)
     return Fragment(trace_id=trace_id, part=part, data=data, digest=hash_of(data), file=file, record=record, primary=primary)

@@ -84,14 +84,15 @@ def events(entries: Sequence[Entry]) -> Iterator[Event]:
     steps = [_step(n, entry) for n, entry in enumerate(entries)]
     asked = _asked(steps)
     leaders = {step.speaker for step in steps if step.tag is not None}
-    spawned: set[str] = set()
+    present: set[str] = set()
     replies: dict[str, str] = {}  # agent -> the event of its latest reply
     turn = led = 0
     for step in steps:
         turn += _is_ledger(step)
+        present.add(step.speaker)
         # A leader acts on its own last entry and on all that was said since; the others act on what they were asked.
         heard = tuple(f"h{n}" for n in range(led, step.n)) if step.speaker in leaders else ()
-        if (marker := _marker(step, heard, turn, spawned, replies)) is not None:
+        if (marker := _marker(step, heard, turn, present, replies)) is not None:
             yield marker
             heard += (marker.event_id,)
         yield event_of(step.n, step.entry, step.speaker, turn=turn, **_decision(step, heard, asked))
@@ -208,14 +209,15 @@ def _decision(step: _Step, heard: tuple[str, ...], asked: dict[int, _Step]) -> d
     return {"parents": heard}
 
 
-def _marker(step: _Step, heard: tuple[str, ...], turn: int, spawned: set[str], replies: dict[str, str]) -> Event | None:
+def _marker(step: _Step, heard: tuple[str, ...], turn: int, present: set[str], replies: dict[str, str]) -> Event | None:
     """Return what the entry implies besides itself: a spawn at the first delegation, a merge at the final answer."""
-    if step.target and step.target not in spawned:
-        spawned.add(step.target)
+    if step.target and step.target not in present:
+        present.add(step.target)
         decision: dict[str, Any] = {"kind": "spawn", "targets": (step.target,), "rule": "first-delegation"}
     elif step.tag == "termination condition" and len(replies) > 1 and answer(step.entry) is not None:
         # An agent's earlier replies have gone into its later ones, by way of the ledger: the latest are what is merged.
         decision = {"kind": "aggregate", "merge_points": tuple(replies.values()), "rule": "final-answer"}
+        replies.clear()
     else:
         return None
     return Event(

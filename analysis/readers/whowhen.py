@@ -117,10 +117,11 @@ def read(source: Source, kind: str) -> Iterator[Fragment | Problem]:
 
 def assemble(trace_id: str, fragments: Sequence[Fragment]) -> Assembled:
     """Return the run with the labels that have come in for it."""
-    parts = {f.part: f for f in sorted(fragments, key=lambda f: (f.part, f.digest, f.file, f.record), reverse=True)}
+    parts = {f.part: f for f in sorted(fragments, key=lambda f: (f.digest, f.file, f.record), reverse=True)}
     origin = parts.get("task") or parts["history"]
     asked = _asked(trace_id, parts.get("task"))
     question = msgspec.convert(asked, _Question)
+    # A second run under one id may differ from the first in its task alone, and then comes without the history.
     history = msgspec.json.decode(parts["history"].data, type=list[Entry]) if "history" in parts else []
     is_chat = trace_id.startswith(_ALGORITHM)
     made = list(_group_chat(history, list(question.system_prompt)) if is_chat else ledger.events(history))
@@ -189,7 +190,7 @@ def _read_history(source: Source) -> Iterator[Fragment | Problem]:
         return
     question_id = PurePath(source.file).stem
     if _QUESTION_ID.fullmatch(question_id):
-        yield Problem(code="id-from-name", file=source.file, got=question_id)
+        yield Problem(code="id-from-name", file=source.file, trace_id=_HAND + question_id, got=question_id)
     else:
         question_id = hash_of(msgspec.json.encode(history[0]))
     yield fragment(_HAND + question_id, "history", history, file=source.file, record="document")
@@ -248,13 +249,14 @@ def _group_chat(history: Sequence[Entry], experts: Sequence[str]) -> Iterator[Ev
     read it. So a message is sent to all, not to the next speaker, and is caused by the one before it.
     """
     members = dict.fromkeys([*experts, *(entry.name or entry.role for entry in history)])
+    listed = members if len(members) <= _MAX_BROADCAST else ()
+    others = {speaker: tuple(name for name in members if name != speaker) for speaker in listed}
     heard = tuple(f"spawn{n}" for n in range(len(experts)))
     for event_id, name in zip(heard, experts, strict=True):
         yield Event(event_id=event_id, kind="spawn", targets=(name,), basis="derived", rule="system-prompt")
     for n, entry in enumerate(history):
         speaker = entry.name or entry.role
-        others = tuple(name for name in members if name != speaker) if len(members) <= _MAX_BROADCAST else ()
-        decision = _chat_decision(entry, others, is_first=n == 0, is_last=n == len(history) - 1)
+        decision = _chat_decision(entry, others.get(speaker, ()), is_first=n == 0, is_last=n == len(history) - 1)
         yield event_of(n, entry, speaker, parents=heard, turn=n, basis="derived", **decision)
         heard = (f"h{n}",)
 
@@ -297,11 +299,12 @@ def _task(question: _Question, events: Sequence[Event], extra: dict[str, Any]) -
 
 def _outcome(question: _Question, history: Sequence[Entry]) -> Outcome:
     """Return what the record says of success, and the answer that a led team ended with."""
-    passed = {"is_correct": question.is_correct, "is_corrected": question.is_corrected}
-    stated = [name for name, value in passed.items() if value is not None]
+    field = "is_corrected" if question.is_correct is None else "is_correct"
+    passed: bool | None = getattr(question, field)
     answer = ledger.answer(history[-1]) if history else None
-    sources = [f"passed: {name}" for name in stated[:1]] + [f"answer: history[{len(history) - 1}]"] * (answer is not None)
-    return Outcome(passed=passed[stated[0]] if stated else None, answer=answer, source="; ".join(sources) or None)
+    stated = {f"passed: {field}": passed, f"answer: history[{len(history) - 1}]": answer}
+    source = "; ".join(place for place, value in stated.items() if value is not None)
+    return Outcome(passed=passed, answer=answer, source=source or None)
 
 
 def _opaque(events: Sequence[Event]) -> list[Problem]:
@@ -330,7 +333,7 @@ def _mistake(data: bytes) -> tuple[list[Label], list[Problem]]:
     said = msgspec.json.decode(data, type=_Mistake)
     written = "" if said.mistake_step is None else str(said.mistake_step)
     step = int(written) if re.fullmatch(r"[0-9]{1,15}", written) else None
-    what = {"text": said.mistake_reason, "category": said.mistake_type, "agent_id": said.mistake_agent}
+    what: dict[str, Any] = {"text": said.mistake_reason, "category": said.mistake_type, "agent_id": said.mistake_agent}
     label = Label(annotator="whowhen", name="mistake", step=step, step_base=0, **what)
     is_bad = step is None and written
     return [label], [Problem(code="bad-value", got=f"mistake_step {written}", expected="a whole number")] if is_bad else []
@@ -342,9 +345,10 @@ def _failures(data: bytes) -> tuple[list[Label], list[Problem]]:
     cause = said.root_cause or _RootCause()
     root = None if cause.failure_id is None else str(cause.failure_id)
     ids = [str(failure.failure_id) for failure in said.failures]
+    is_known = root in ids
     labels = []
     for failure, failure_id in zip(said.failures, ids, strict=True):
-        is_root = failure_id == root if root in ids else None
+        is_root = failure_id == root if is_known else None
         reasons = (failure.step_reason, failure.category_reason, cause.reason_for_root_cause if is_root else None)
         labels.append(
             Label(
@@ -360,9 +364,9 @@ def _failures(data: bytes) -> tuple[list[Label], list[Problem]]:
         )
     if said.failure_summary:
         labels.append(Label(annotator="agentrx", name="summary", text=said.failure_summary))
-    is_bad = root is not None and root not in ids
-    expected = f"one of {', '.join(ids)}"
-    return labels, [Problem(code="bad-value", got=f"root cause {root}", expected=expected)] if is_bad else []
+    if root is None or is_known:
+        return labels, []
+    return labels, [Problem(code="bad-value", got=f"root cause {root}", expected=f"one of {', '.join(ids)}")]
 
 
 def _category(text: str | None) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -20,12 +19,12 @@ from analysis.simulation.run import Run
 from analysis.simulation.subjects import DOMAINS
 from analysis.simulation.tasks import Job, draw_job
 from analysis.simulation.teams import TEAMS, Team
-from analysis.streams import uniform
+from analysis.streams import uniform, whole
 
 __all__ = ["SAMPLE_SEED", "TEAMS", "SimulationPolicy", "simulate", "write_samples"]
 
 SAMPLE_SEED = 2026
-#: 2 March 2026, 08:00 UTC, in seconds since 1970. Task follows task every hour, team follows team every five minutes.
+#: 2 March 2026, 08:00 UTC, in seconds since 1970. Task follows task every hour, team follows team every four minutes.
 _START_S = 1_772_438_400
 _RANGES = {
     "n_tasks": (1, 10**7), "n_good": (0, 3), "n_bad": (0, 11), "n_trials": (1, 1000), "n_events": (1, 10_000),
@@ -38,8 +37,9 @@ class SimulationPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     name : first part of every trace id
     n_tasks : tasks, taken in turn from software, research and support; 1 to 10 million
-    n_good : well-led teams a task is given to, taken in turn, besides the single agent that does every task; 0 to 3
-    n_bad : badly led teams a task is given to, taken in turn; 0 to 11
+    teams : names of the teams that take part, see `TEAMS`; `single`, where named, does every task as the baseline
+    n_good : other well-led teams that each task is given to, taken in turn; 0 to 3
+    n_bad : badly led teams that each task is given to, taken in turn; 0 to 11
     n_trials : runs of each team on each task; 1 to 1,000
     n_events : events a trace aims at; where a team needs more for its decisions it has more; 1 to 10,000
     p_part : probability that a part of the easiest task comes out sound at one attempt
@@ -49,7 +49,8 @@ class SimulationPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str = "sample"
-    n_tasks: int = 10
+    n_tasks: int = 9
+    teams: tuple[str, ...] = tuple(TEAMS)
     n_good: int = 1
     n_bad: int = 2
     n_trials: int = 3
@@ -57,9 +58,13 @@ class SimulationPolicy(msgspec.Struct, frozen=True, kw_only=True):
     p_part: float = 0.95
     p_lost: float = 0.4
     p_tool_error: float = 0.06
-    p_stated: float = 0.9
+    p_stated: float = 0.75
 
     def __post_init__(self) -> None:
+        if unknown := [name for name in self.teams if name not in TEAMS]:
+            raise UnknownNameError("simulation policy, teams", "no such team", got=unknown[0], expected=", ".join(TEAMS))
+        if len(set(self.teams)) < len(self.teams):
+            raise CounterpointError("simulation policy, teams", "a team is named twice", got=", ".join(self.teams))
         for field, (low, high) in _RANGES.items():
             if not low <= getattr(self, field) <= high:
                 place = f"simulation policy, {field}"
@@ -72,11 +77,63 @@ def simulate(policy: SimulationPolicy, *, seed: int) -> Iterator[Trace]:
     >>> traces = list(simulate(SimulationPolicy(n_tasks=1, n_trials=1), seed=7))
     >>> [trace.trace_id for trace in traces]
     ['counterpoint:sample-software-1-single-1', 'counterpoint:sample-software-1-parallel-1', \
-'counterpoint:sample-software-1-serial-collapse-1', 'counterpoint:sample-software-1-dominant-agent-1']
+'counterpoint:sample-software-1-serial-collapse-1', 'counterpoint:sample-software-1-aggregation-leakage-1']
     """
     for index in range(policy.n_tasks):
-        job = draw_job(seed, index)
-        teams = _teams_of(index, policy)
+        job, teams = draw_job(seed, index), _teams_of(index, policy)
         for team in teams:
+            other = next((other.name for other in teams if other.is_good and other is not team), None)
             for trial in range(1, policy.n_trials + 1):
-                yield _simulate_run(policy, seed, job, team, trial)
+                run = _new_run(policy, job, team=team, trial=trial, seed=seed, hour=index)
+                team.play(run)
+                stem = f"counterpoint:{policy.name}-{job.task_id}"
+                baseline_of = f"{stem}-{other}-{trial}" if other and team.name == "single" else None
+                trace_id = f"{stem}-{team.name}-{trial}"
+                yield trace_of(run, team, trace_id=trace_id, trial=trial, seed=seed, baseline_of=baseline_of)
+
+
+def write_samples(folder: Path) -> dict[str, int]:
+    """Write the sample traces of the default policy, one file a domain, and return file name -> traces.
+
+    The bytes are the same on every machine.
+    """
+    lines: dict[str, list[bytes]] = {f"{domain.name}.jsonl": [] for domain in DOMAINS}
+    for trace in simulate(SimulationPolicy(), seed=SAMPLE_SEED):
+        lines[f"{trace.task.domain}.jsonl"].append(encode(trace) + b"\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, written in lines.items():
+        (folder / name).write_bytes(b"".join(written))
+    return {name: len(written) for name, written in lines.items()}
+
+
+def _teams_of(index: int, policy: SimulationPolicy) -> list[Team]:
+    """The single agent, then the well-led teams whose turn it is at task `index`, then the badly led ones."""
+    teams = [TEAMS[name] for name in policy.teams]
+    good = [team for team in teams if team.is_good and team.name != "single"]
+    bad = [team for team in teams if not team.is_good]
+    # One place further after each round of domains, or each domain would always meet the same well-led team.
+    place = index + index // len(DOMAINS)
+    chosen = _take(good, place * policy.n_good, policy.n_good) + _take(bad, index * policy.n_bad, policy.n_bad)
+    return [team for team in teams if team.name == "single"] + chosen
+
+
+def _take(teams: list[Team], first: int, n: int) -> list[Team]:
+    """The next `n` of a circle of teams, nobody twice."""
+    return [teams[(first + k) % len(teams)] for k in range(min(n, len(teams)))]
+
+
+def _new_run(policy: SimulationPolicy, job: Job, *, team: Team, trial: int, seed: int, hour: int) -> Run:
+    """A run before its first event."""
+    own = partial(uniform, seed, job.task_id, team.name, trial)
+    return Run(
+        job=job,
+        own=own,
+        luck=partial(uniform, seed, job.task_id, "luck", trial),
+        p_part=team.skill * max(0.0, policy.p_part - policy.p_lost * job.difficulty),
+        p_tool_error=policy.p_tool_error,
+        n_calls=max(0, policy.n_events - 6 - 3 * len(job.parts)) // 2,
+        start_ms=1000 * (_START_S + 3600 * hour + 240 * list(TEAMS).index(team.name)) + whole(own("start"), 0, 59_999),
+        states=own("states") < policy.p_stated,
+        is_candid=team.is_candid,
+        is_full=team.is_good,
+    )

@@ -5,7 +5,9 @@ Each move adds events to the run and returns the id of its last one, for what co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from analysis.model import Agent, Candidate, ContextPackage, Subtask
 from analysis.simulation.run import Run
@@ -22,9 +24,7 @@ def hire(run: Run, agent_id: str, component: str, parent_id: str | None = None) 
     domain, roles = run.job.domain, run.job.phrases.roles
     role = {domain.worker: "worker", domain.verifier: "verifier"}.get(component, component)
     model = "sim-large" if component in _LARGE else "sim-small"
-    run.agents[agent_id] = Agent(
-        agent_id=agent_id, component=component, parent_id=parent_id, model=model, system_prompt=roles[role]
-    )
+    run.agents[agent_id] = Agent(agent_id=agent_id, component=component, parent_id=parent_id, model=model)
     run.free_ms[agent_id] = run.free_ms[parent_id] if parent_id else run.start_ms
     run.n_events[agent_id] = 0
     run.context[agent_id] = 8 + len(roles[role].encode()) // 4
@@ -74,10 +74,8 @@ def delegate(run: Run, agent_id: str, to: str, parts: Sequence[Part], *, after: 
 
 
 def begin(run: Run, agent_id: str, part: Part, *, after: Sequence[str], subtask_id: str = "") -> str:
-    """Take up a part; from here on it is a subtask that this agent owns."""
-    subtask_id = subtask_id or part.name
-    needs = tuple([run.job.needs[part.name]] if part.name in run.job.needs else [])
-    run.subtasks[subtask_id] = Subtask(subtask_id=subtask_id, agent_id=agent_id, text=part.ask, covers=(part.name,), needs=needs)
+    """Take up a part, before the agent waits for something."""
+    _own(run, agent_id, part, subtask_id or part.name)
     wording = pick(run.own("begin", run.next_id(agent_id)), run.job.phrases.begin)
     return run.add(agent_id, "act", action="model_call", content=wording.format(part=part.name), after=after)
 
@@ -85,28 +83,27 @@ def begin(run: Run, agent_id: str, part: Part, *, after: Sequence[str], subtask_
 def finish(run: Run, agent_id: str, part: Part, *, after: Sequence[str], to: str | None = None, subtask_id: str = "") -> str:
     """Work with tools, then report the part (to the agent `to`, where there is one) and hand in a candidate."""
     subtask_id = subtask_id or part.name
-    place = run.job.parts.index(part)
-    n_parts = len(run.job.parts)
-    for n in range(run.n_calls * (place + 1) // n_parts - run.n_calls * place // n_parts):
-        after = (_use_tool(run, agent_id, part, n + 1, after),)
+    _own(run, agent_id, part, subtask_id)
+    for content, answer in _tool_uses(run, part, subtask_id):
+        after = (_use_tool(run, agent_id, content, answer, after=after),)
     is_sound = _attempt(run, part, subtask_id)
-    text = (run.job.phrases.done if is_sound else run.job.phrases.done_poor).format(part=part.name, sound=part.sound)
-    sure = whole(run.own("sure", subtask_id, part.name), *((88, 96) if is_sound or not run.is_candid else (55, 85)))
-    content = run.say(agent_id, text, {f"{part.name}_ok": sure})
+    text = run.job.phrases.done if is_sound else run.job.phrases.done_poor
+    text = run.said[part.name] = text.format(part=part.name, sound=part.sound)
+    low, high = (88, 96) if is_sound or not run.is_candid else (55, 85)
+    content = run.say(agent_id, text, {f"{part.name}_ok": whole(run.own("sure", run.next_id(agent_id)), low, high)})
     targets = (to,) if to else ()
     event = run.add(agent_id, "act", action="return" if to else "model_call", content=content, after=after, targets=targets)
-    run.said[part.name] = text
     n_passed = 2 if is_sound else int(run.luck("one of two", part.name) < 0.5)
     run.candidates.append(
         Candidate(candidate_id=f"c{len(run.candidates) + 1}", event_id=event, agent_id=agent_id, subtask_id=subtask_id,
-                  text=part.sound if is_sound else part.poor, n_passed=n_passed, n_tests=2)
+                  text=None if is_sound else part.poor, n_passed=n_passed, n_tests=2)
     )  # fmt: skip
     return event
 
 
-def work(run: Run, agent_id: str, part: Part, *, after: Sequence[str], to: str | None = None) -> str:
-    """Begin and finish a part without waiting for anybody."""
-    return finish(run, agent_id, part, after=(begin(run, agent_id, part, after=after),), to=to)
+def _own(run: Run, agent_id: str, part: Part, subtask_id: str) -> None:
+    needs = (run.job.needs[part.name],) if part.name in run.job.needs else ()
+    run.subtasks.setdefault(subtask_id, Subtask(subtask_id=subtask_id, agent_id=agent_id, covers=(part.name,), needs=needs))
 
 
 def _attempt(run: Run, part: Part, subtask_id: str) -> bool:
@@ -114,24 +111,29 @@ def _attempt(run: Run, part: Part, subtask_id: str) -> bool:
     n_before = sum([candidate.subtask_id == subtask_id for candidate in run.candidates])
     is_able = run.luck("part", part.name, n_before) < run.p_part and part.name not in run.doomed
     is_hidden = part.name in run.job.needs and run.luck("hidden", part.name) < P_HIDDEN
-    old = run.subtasks[subtask_id]
-    run.subtasks[subtask_id] = Subtask(
-        subtask_id=subtask_id, agent_id=old.agent_id, text=old.text, covers=old.covers, needs=old.needs,
-        passes_alone=is_able and not is_hidden, passes_upstream=is_able,
-    )  # fmt: skip
+    run.subtasks[subtask_id] = msgspec.structs.replace(
+        run.subtasks[subtask_id], passes_alone=is_able and not is_hidden, passes_upstream=is_able
+    )
     run.sound[part.name] = is_able and (run.shares or not is_hidden)
     return run.sound[part.name]
 
 
-def _use_tool(run: Run, agent_id: str, part: Part, n: int, after: Sequence[str]) -> str:
+def _tool_uses(run: Run, part: Part, subtask_id: str) -> Iterator[tuple[str, str]]:
+    """What the part's share of the run's tool calls asks and answers."""
+    n_parts, place = len(run.job.parts), run.job.parts.index(part)
+    for n in range(run.n_calls * (place + 1) // n_parts - run.n_calls * place // n_parts):
+        answer = pick(run.own("answer", subtask_id, n), run.job.phrases.answer)
+        call = run.job.phrases.call.format(tool=run.job.domain.tool, part=part.name, n=n + 1)
+        yield call, answer.format(part=part.name)
+
+
+def _use_tool(run: Run, agent_id: str, content: str, answer: str, *, after: Sequence[str]) -> str:
     """Call the domain's tool and read its answer; after an error, call once more."""
-    phrases, tool = run.job.phrases, run.job.domain.tool
-    content = phrases.call.format(tool=tool, part=part.name, n=n)
+    tool = run.job.domain.tool
     call = run.add(agent_id, "act", action="tool_call", name=tool, content=content, after=after)
     if run.own("tool error", call) < run.p_tool_error:
         error = run.add(agent_id, "act", action="tool_result", name=tool, content="", after=(call,), error="timeout after 30 s")
         call = run.add(agent_id, "act", action="tool_call", name=tool, content=content, after=(error,), wait_s=2)
-    answer = pick(run.own("answer", call), phrases.answer).format(part=part.name)
     return run.add(agent_id, "act", action="tool_result", name=tool, content=answer, after=(call,))
 
 
@@ -158,16 +160,13 @@ def _sure_of_product(run: Run) -> int:
     """A quote that agrees with those of the parts, near the top of what they allow."""
     quotes = [q for part in run.job.parts if (q := run.quoted.get(f"{part.name}_ok")) is not None]
     low, high = max(0, sum(quotes) - 100 * (len(quotes) - 1)), min(quotes, default=100)
-    return high - whole(run.own("product", len(run.claims)), 0, (high - low) // 3)
+    return high - whole(run.own("product", len(run.candidates)), 0, (high - low) // 3)
 
 
 def check(run: Run, agent_id: str, *, after: str, to: str = "planner") -> str:
     """Run all tests on the whole and report what fails."""
-    phrases, tool, n = run.job.phrases, run.job.domain.tool, run.job.n_checks
-    n_passed = run.n_passed()
-    call = run.add(agent_id, "act", action="tool_call", name=tool, content=phrases.check.format(n=n), after=(after,))
-    result = phrases.checked.format(k=n_passed, n=n)
-    answer = run.add(agent_id, "act", action="tool_result", name=tool, content=result, after=(call,))
+    phrases, n, n_passed = run.job.phrases, run.job.n_checks, run.n_passed()
+    answer = _use_tool(run, agent_id, phrases.check.format(n=n), phrases.checked.format(k=n_passed, n=n), after=(after,))
     broken = run.broken()
     findings = [f"{part.name}: {part.poor}" for part in run.job.parts if part.name in broken] or [phrases.misfit]
     text = phrases.all_pass if n_passed == n else phrases.some_fail

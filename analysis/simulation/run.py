@@ -17,7 +17,7 @@ Draw = Callable[..., float]  # the keyed number in [0, 1)
 HANDOVER_MS = 40
 #: What a step takes at its quickest is half of this; the median is about the same, the slowest four times as long.
 _BASE_MS = {"spawn": 400, "delegate": 350, "communicate": 600, "aggregate": 2500, "stop": 300,
-            "model_call": 4000, "tool_call": 1500, "tool_result": 20, "return": 500}  # fmt: skip
+            "model_call": 4000, "tool_call": 1500, "tool_result": 20, "return": 4000}  # fmt: skip
 
 
 class Step(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from analysis.model import Task
 from analysis.simulation.phrases import CHINESE, ENGLISH, Phrases
 from analysis.simulation.subjects import DOMAINS, Domain, Part, Subject
-from analysis.streams import pick, uniform, whole
+from analysis.streams import pick, uniform
 
 
 class Job(NamedTuple):
@@ -40,7 +40,7 @@ def draw_job(seed: int, index: int) -> Job:
     domain = DOMAINS[index % len(DOMAINS)]
     turn = index // len(DOMAINS)
     subject = domain.subjects[turn % len(domain.subjects)]
-    chosen = sorted(subject.parts, key=lambda part: draw("part", part.name))[: whole(draw("n_parts"), 3, len(subject.parts))]
+    chosen = sorted(subject.parts, key=lambda part: draw("part", part.name))[: pick(draw("n_parts"), (3, 3, 3, 4, 4, 5))]
     parts = tuple(part for part in subject.parts if part in chosen)
     needs = {
         part.name: pick(draw("needs what", part.name), parts[:k]).name

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from analysis.simulation.moves import (
-    begin, check, delegate, finish, hire, merge, plan, rivals, spawn, stop, tell, work,
+    begin, check, delegate, finish, hire, merge, plan, rivals, spawn, stop, tell,
 )  # fmt: skip
 from analysis.simulation.run import Run
 from analysis.streams import pick, whole
@@ -37,30 +37,32 @@ def _open(run: Run, *others: str, split: str = "by part") -> tuple[list[str], st
     return workers, spawn(run, "planner", team, split=split, assignment=assignment, after=plan(run, "planner"))
 
 
-def _hand_out(run: Run, workers: list[str], spawned: str) -> dict[str, str]:
+def _side_by_side(run: Run, workers: list[str], spawned: str, after: dict[str, list[str]] | None = None) -> list[str]:
+    """Let each worker do one part, after it was delegated or after the events of `after`; return the reports."""
+    pairs = list(zip(workers, run.job.parts, strict=True))
+    ready = after or {part.name: [delegate(run, "planner", worker, [part], after=spawned)] for worker, part in pairs}
+    return [finish(run, worker, part, after=ready[part.name], to="planner") for worker, part in pairs]
+
+
+def _take_up(run: Run, workers: list[str], spawned: str) -> dict[str, list[str]]:
     """Delegate one part to each worker and let all begin; return part -> the event in which it was taken up."""
     return {
-        part.name: begin(run, worker, part, after=(delegate(run, "planner", worker, [part], after=spawned),))
+        part.name: [begin(run, worker, part, after=(delegate(run, "planner", worker, [part], after=spawned),))]
         for worker, part in zip(workers, run.job.parts, strict=True)
     }
 
 
-def _hand_in(run: Run, workers: list[str], begun: dict[str, str], also: dict[str, list[str]] | None = None) -> list[str]:
-    """Let all workers finish side by side, each also after the events of `also`; return the reports."""
-    pairs = zip(workers, run.job.parts, strict=True)
-    return [finish(run, w, p, after=(begun[p.name], *(also or {}).get(p.name, ())), to="planner") for w, p in pairs]
-
-
-def _tell_needs(run: Run, workers: list[str], begun: dict[str, str]) -> dict[str, list[str]]:
-    """Let each worker that others build on tell them what it hands over; return part -> messages."""
+def _tell_needs(run: Run, workers: list[str], begun: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Let each worker that others build on tell them what it hands over; return part -> events to wait for."""
     run.shares = True
     owner = {part.name: (worker, part) for worker, part in zip(workers, run.job.parts, strict=True)}
-    told: dict[str, list[str]] = {}
+    ready = dict(begun)
     for name, needed in run.job.needs.items():
         teller, part = owner[needed]
         text = run.job.phrases.hand_over.format(to=owner[name][0], part=needed, form=part.form)
-        told[name] = [tell(run, teller, (owner[name][0],), text, after=(begun[needed],), message_type="interface")]
-    return told
+        told = tell(run, teller, (owner[name][0],), text, after=begun[needed], message_type="interface")
+        ready[name] = [*begun[name], told]
+    return ready
 
 
 def _check_and_mend(run: Run, merged: str, owners: dict[str, str]) -> str:
@@ -72,10 +74,11 @@ def _check_and_mend(run: Run, merged: str, owners: dict[str, str]) -> str:
             owner = owners[part.name]
             text = run.job.phrases.mend.format(to=owner, part=part.name, poor=part.poor)
             handed = delegate(run, "planner", owner, [part], after=verdict, text=text)
-            mended.append(work(run, owner, part, after=(handed,), to="planner"))
+            mended.append(finish(run, owner, part, after=(handed,), to="planner"))
     if not mended:
         return verdict
-    return check(run, run.job.domain.verifier, after=merge(run, "integrator", run.job.parts, after=mended))
+    merged = merge(run, "integrator", run.job.parts, after=[merged, *mended])
+    return check(run, run.job.domain.verifier, after=merged)
 
 
 def _play_single(run: Run) -> None:
@@ -83,19 +86,19 @@ def _play_single(run: Run) -> None:
     run.shares = True
     last = plan(run, "solo")
     for part in run.job.parts:
-        run.merged = last = work(run, "solo", part, after=(last,))
+        run.merged = last = finish(run, "solo", part, after=(last,))
     last = check(run, "solo", after=last, to="solo")
     if broken := [part for part in run.job.parts if part.name in run.broken()]:
         for part in broken:
-            run.merged = last = work(run, "solo", part, after=(last,))
+            run.merged = last = finish(run, "solo", part, after=(last,))
         last = check(run, "solo", after=last, to="solo")
     stop(run, "solo", after=(last,))
 
 
 def _play_parallel(run: Run) -> None:
     workers, spawned = _open(run, "integrator", run.job.domain.verifier)
-    begun = _hand_out(run, workers, spawned)
-    reports = _hand_in(run, workers, begun, _tell_needs(run, workers, begun))
+    begun = _take_up(run, workers, spawned)
+    reports = _side_by_side(run, workers, spawned, _tell_needs(run, workers, begun))
     merged = merge(run, "integrator", run.job.parts, after=reports)
     owners = dict(zip(begun, workers, strict=True))
     stop(run, "planner", after=(_check_and_mend(run, merged, owners),))
@@ -109,7 +112,7 @@ def _play_pipeline(run: Run) -> None:
     assignment = {worker: "work", "integrator": "join", verifier: "check", "critic": "read"}
     spawned = spawn(run, "planner", team, split="by stage", assignment=assignment, after=plan(run, "planner"))
     last = delegate(run, "planner", worker, run.job.parts, after=spawned)
-    reports = [last := work(run, worker, part, after=(last,), to="integrator") for part in run.job.parts]
+    reports = [last := finish(run, worker, part, after=(last,), to="integrator") for part in run.job.parts]
     merged = merge(run, "integrator", run.job.parts, after=reports)
     verdict = _check_and_mend(run, merged, dict.fromkeys([part.name for part in run.job.parts], worker))
     read = tell(run, "critic", ("planner",), run.job.phrases.review, after=(verdict,), message_type="review")
@@ -133,7 +136,7 @@ def _play_hierarchical(run: Run) -> None:
         crew = {owners[part.name]: part.name for part in mine}
         started = spawn(run, lead, dict.fromkeys(crew, run.job.domain.worker), split="by part", assignment=crew, after=handed)
         given = {part.name: delegate(run, lead, owners[part.name], [part], after=started) for part in mine}
-        reports = [work(run, owners[part.name], part, after=(given[part.name],), to=lead) for part in mine]
+        reports = [finish(run, owners[part.name], part, after=(given[part.name],), to=lead) for part in mine]
         joined.append(merge(run, lead, mine, after=reports))
     merged = merge(run, "integrator", parts, after=joined)
     stop(run, "planner", after=(_check_and_mend(run, merged, owners),))
@@ -143,7 +146,7 @@ def _play_serial_collapse(run: Run) -> None:
     workers, run.blame = _open(run)
     last, reports = run.blame, []
     for worker, part in zip(workers, run.job.parts, strict=True):
-        last = work(run, worker, part, after=(delegate(run, "planner", worker, [part], after=last),), to="planner")
+        last = finish(run, worker, part, after=(delegate(run, "planner", worker, [part], after=last),), to="planner")
         reports.append(last)
     stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=reports),))
 
@@ -154,14 +157,13 @@ def _play_dominant_agent(run: Run) -> None:
     last = run.blame = delegate(run, "planner", chosen, run.job.parts, after=spawned)
     for worker in idle:
         tell(run, worker, ("planner",), run.job.phrases.idle, after=(spawned,), message_type="status")
-    reports = [last := work(run, chosen, part, after=(last,), to="planner") for part in run.job.parts]
+    reports = [last := finish(run, chosen, part, after=(last,), to="planner") for part in run.job.parts]
     stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=reports),))
 
 
 def _play_over_communication(run: Run) -> None:
     workers, spawned = _open(run)
-    begun = _hand_out(run, workers, spawned)
-    heard = {part.name: [begun[part.name]] for part in run.job.parts}
+    heard = {p.name: [delegate(run, "planner", w, [p], after=spawned)] for w, p in zip(workers, run.job.parts, strict=True)}
     for n in range(3):
         sent = {}
         for worker, part in zip(workers, run.job.parts, strict=True):
@@ -171,12 +173,12 @@ def _play_over_communication(run: Run) -> None:
             sent[part.name] = tell(run, worker, others, text, after=heard[part.name], message_type="status")
             run.blame = run.blame or sent[part.name]
         heard = dict.fromkeys(heard, list(sent.values()))
-    stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=_hand_in(run, workers, begun, heard)),))
+    stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=_side_by_side(run, workers, spawned, heard)),))
 
 
 def _play_aggregation_leakage(run: Run) -> None:
     workers, spawned = _open(run)
-    reports = _hand_in(run, workers, _hand_out(run, workers, spawned))
+    reports = _side_by_side(run, workers, spawned)
     kept = pick(run.own("kept"), range(len(reports)))
     content = next(fields["content"] for _, fields in run.events if fields["event_id"] == reports[kept])
     run.blame = merge(run, "planner", run.job.parts, after=reports, content=content, strategy="copy one summary")
@@ -190,14 +192,10 @@ def _play_pseudo_parallelism(run: Run) -> None:
     workers, run.blame = _open(run, split="same part")
     part, *others = run.job.parts
     text = run.job.phrases.same_part.format(part=part.name)
-    begun = {}
+    reports = []
     for n, worker in enumerate(workers, 1):
         handed = delegate(run, "planner", worker, [part], after=run.blame, text=text)
-        begun[worker] = begin(run, worker, part, after=(handed,), subtask_id=f"{part.name}-{n}")
-    reports = [
-        finish(run, worker, part, after=(begun[worker],), to="planner", subtask_id=f"{part.name}-{n}")
-        for n, worker in enumerate(workers, 1)
-    ]
+        reports.append(finish(run, worker, part, after=(handed,), to="planner", subtask_id=f"{part.name}-{n}"))
     for other in others:  # the planner writes them in passing
         run.sound[other.name] = run.luck("part", other.name, 0) < 0.6
     stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=reports, strategy="keep one"),))
@@ -206,7 +204,7 @@ def _play_pseudo_parallelism(run: Run) -> None:
 def _play_verifier_echo(run: Run) -> None:
     verifier, phrases = run.job.domain.verifier, run.job.phrases
     workers, spawned = _open(run, verifier)
-    reports = _hand_in(run, workers, _hand_out(run, workers, spawned))
+    reports = _side_by_side(run, workers, spawned)
     merged = merge(run, "planner", run.job.parts, after=reports)
     last = run.job.parts[-1].name
     text = run.say(verifier, run.said[last], {run.job.domain.verdict: run.quoted.get(f"{last}_ok", 0)})
@@ -216,10 +214,10 @@ def _play_verifier_echo(run: Run) -> None:
 
 def _play_stopped_early(run: Run) -> None:
     workers, spawned = _open(run)
-    begun = _hand_out(run, workers, spawned)
+    begun = _take_up(run, workers, spawned)
     n_in = whole(run.own("reports in"), 1, len(workers) - 1)
     pairs = list(zip(workers, run.job.parts, strict=True))
-    reports = [finish(run, worker, part, after=(begun[part.name],), to="planner") for worker, part in pairs[:n_in]]
+    reports = [finish(run, worker, part, after=begun[part.name], to="planner") for worker, part in pairs[:n_in]]
     missing = run.job.phrases.comma.join([worker for worker, _ in pairs[n_in:]])
     text = run.job.phrases.stop_early.format(names=missing)
     run.blame = stop(run, "planner", after=reports, condition="good enough", final_state="partial", text=text)
@@ -228,7 +226,7 @@ def _play_stopped_early(run: Run) -> None:
 def _play_false_success(run: Run) -> None:
     run.doomed = {pick(run.own("doomed"), run.job.parts).name}
     workers, spawned = _open(run)
-    reports = _hand_in(run, workers, _hand_out(run, workers, spawned))
+    reports = _side_by_side(run, workers, spawned)
     merged = merge(run, "planner", run.job.parts, after=reports)
     text = run.job.phrases.stop_false
     run.blame = stop(run, "planner", after=(merged,), condition="all checks pass", final_state="solved", text=text)
@@ -236,11 +234,11 @@ def _play_false_success(run: Run) -> None:
 
 def _play_retry_storm(run: Run) -> None:
     workers, spawned = _open(run)
-    begun = _hand_out(run, workers, spawned)
+    ready = {p.name: [delegate(run, "planner", w, [p], after=spawned)] for w, p in zip(workers, run.job.parts, strict=True)}
     part = pick(run.own("storm"), run.job.parts)
     worker = workers[run.job.parts.index(part)]
     tool, phrases = run.job.domain.tool, run.job.phrases
-    last, wait_s = begun[part.name], 0
+    (last,), wait_s = ready[part.name], 0
     for n in range(whole(run.own("retries"), 5, 7)):
         content = phrases.call.format(tool=tool, part=part.name, n=n + 1)
         last = run.add(worker, "act", action="tool_call", name=tool, content=content, after=(last,), wait_s=wait_s)
@@ -252,7 +250,7 @@ def _play_retry_storm(run: Run) -> None:
         run.doomed = {part.name}
         text = phrases.give_up.format(part=part.name)
         last = run.add(worker, "act", action="model_call", content=text, after=(last,))
-    reports = _hand_in(run, workers, begun, {part.name: [last]})
+    reports = _side_by_side(run, workers, spawned, ready | {part.name: [last]})
     stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=reports),))
 
 
@@ -268,8 +266,8 @@ def _play_cyclic_delegation(run: Run) -> None:
         if n == 2:
             run.blame = last
     given = {o.name: delegate(run, "planner", w, [o], after=spawned) for w, o in zip(workers[1:], others, strict=True)}
-    reports = [work(run, workers[0], part, after=(last,), to="planner")]
-    reports += [work(run, w, o, after=(given[o.name],), to="planner") for w, o in zip(workers[1:], others, strict=True)]
+    reports = [finish(run, workers[0], part, after=(last,), to="planner")]
+    reports += [finish(run, w, o, after=(given[o.name],), to="planner") for w, o in zip(workers[1:], others, strict=True)]
     stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=reports),))
 
 
@@ -281,7 +279,7 @@ def _play_incoherent(run: Run) -> None:
     team = dict.fromkeys(workers, domain.worker) | {"integrator": "integrator", domain.verifier: domain.verifier}
     assignment = dict(zip(workers, [part.name for part in run.job.parts], strict=True))
     spawned = spawn(run, "planner", team, split="by part", assignment=assignment, after=plan(run, "planner", n_rivals=2))
-    reports = _hand_in(run, workers, _hand_out(run, workers, spawned))
+    reports = _side_by_side(run, workers, spawned)
     # Sure of the parts together, sure of the checks, and yet doubtful of the whole, which is nothing but both.
     text = phrases.aggregate.format(names=phrases.comma.join([part.name for part in run.job.parts]))
     quotes = {domain.product: whole(run.own("product"), 84, 88)}
@@ -302,15 +300,15 @@ TEAMS: dict[str, Team] = {
         Team("pipeline", _play_pipeline, "One stage after the other, with a check at the end.", True, 1.0, True),
         Team("hierarchical", _play_hierarchical, "Two leads with workers of their own.", True, 1.0, True),
         Team("serial-collapse", _play_serial_collapse, "Workers are spawned side by side but work one after the other."),
-        Team("dominant-agent", _play_dominant_agent, "One worker does everything, the others stand by.", skill=0.85),
-        Team("over-communication", _play_over_communication, "Messages without content, from everybody to everybody.", skill=0.85),
         Team("aggregation-leakage", _play_aggregation_leakage, "The result is a verbatim copy of one worker's summary."),
-        Team("pseudo-parallelism", _play_pseudo_parallelism, "All workers do the same part."),
+        Team("incoherent", _play_incoherent, "Each component is consistent alone; together they contradict each other.", skill=0.9),
         Team("verifier-echo", _play_verifier_echo, "The verifier repeats a worker's claim and checks nothing."),
         Team("stopped-early", _play_stopped_early, "The run ends before needed parts are in."),
         Team("false-success", _play_false_success, "Success is claimed although a part fails."),
+        Team("pseudo-parallelism", _play_pseudo_parallelism, "All workers do the same part."),
+        Team("over-communication", _play_over_communication, "Messages without content, from everybody to everybody.", skill=0.85),
+        Team("dominant-agent", _play_dominant_agent, "One worker does everything, the others stand by.", skill=0.85),
         Team("retry-storm", _play_retry_storm, "A failing tool is called again and again, with growing waits."),
         Team("cyclic-delegation", _play_cyclic_delegation, "A part goes round in a circle before anybody does it.", skill=0.9),
-        Team("incoherent", _play_incoherent, "Each component is consistent alone; together they contradict each other.", skill=0.9),
     )
 }

@@ -110,7 +110,9 @@ SCHEMAS: dict[str, pa.Schema] = {
         [(f, pa.string()) for f in ("trace_id", "family", "part", "digest", "file", "record")]
         + [("is_primary", pa.bool_()), ("n_bytes", pa.int64()), ("data", pa.binary())]
     ),
-    "decisions": pa.schema([(f, pa.string()) for f in ("decision_id", "trace_id", "event_id", "what", "value", "author", "made_at")]),
+    "decisions": pa.schema(
+        [(f, pa.string()) for f in ("decision_id", "trace_id", "event_id", "what", "value", "author", "made_at")]
+    ),
 }
 
 
@@ -184,7 +186,7 @@ def _trace_rows(traces: Sequence[tuple[Trace, str]]) -> pa.Table:
 
 
 def _summary(trace: Trace) -> dict[str, Any]:
-    kinds = [event.kind for event in trace.events]
+    kinds: list[str | None] = [event.kind for event in trace.events]
     starts = [e.t_start_s for e in trace.events if e.t_start_s is not None]
     ends = [t for e in trace.events for t in (e.t_end_s, e.t_start_s) if t is not None]
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -36,10 +37,12 @@ with upload_column, st.form("add_data.upload", border=True, clear_on_submit=True
             if target_file.exists():
                 target_file = inbox / f"{n}-{target_file.name}"
             target_file.write_bytes(upload.getvalue())
-        selection.put(job=jobs.start(location, f"Import {len(uploads)} uploaded files", ["import", str(inbox)], job_id=folder.name))
+        selection.put(
+            job=jobs.start(location, f"Import {len(uploads)} uploaded files", ["import", str(inbox)], job_id=folder.name)
+        )
 
 
-def draw_report(report: dict[str, object]) -> None:
+def draw_report(report: dict[str, Any]) -> None:
     """The load report: what came in, what did not and why, what to do next."""
     counts = {"New": "traces", "Updated": "updated", "Unchanged": "unchanged", "Waiting for their runs": "waiting"}
     with st.container(horizontal=True):
@@ -103,4 +106,6 @@ elif not loading.n_traces(version):
 if earlier := [job for job in jobs.all_jobs(location) if job.job_id != job_id][:5]:
     st.subheader("Earlier imports")
     for job in earlier:
-        selection.link("add_data", f"{pd.Timestamp(job.started, unit='s'):%Y-%m-%d %H:%M} UTC · {job.title} · {job.state}", job=job.job_id)
+        selection.link(
+            "add_data", f"{pd.Timestamp(job.started, unit='s'):%Y-%m-%d %H:%M} UTC · {job.title} · {job.state}", job=job.job_id
+        )

@@ -11,32 +11,31 @@ from dashboard.figures.overview import kinds_by_format
 version = loading.version()
 totals = loading.frame(
     version,
-    """select count(*) as n_traces, coalesce(sum(n_agents), 0)::bigint as n_agents, coalesce(sum(n_events), 0)::bigint as n_events,
-    count(*) filter (passed = false) as n_failed, count(passed) as n_judged, count(*) filter (n_labels > 0) as n_labelled from traces""",
+    """select count(*) as n_traces, coalesce(sum(n_agents), 0)::bigint as n_agents,
+    coalesce(sum(n_events), 0)::bigint as n_events, count(*) filter (not passed) as n_failed,
+    count(passed) as n_judged, count(*) filter (n_labels > 0) as n_labelled from traces""",
 ).iloc[0]
 if not totals["n_traces"]:
-    st.info("Nothing has been imported yet, so there is nothing to show.", icon=":material/info:")
-    selection.link("add_data", "Add data")
-    st.stop()
+    selection.go("add_data")
 with st.container(horizontal=True):
     st.metric("Traces", f"{totals['n_traces']:,}", border=True)
     st.metric("Events", f"{totals['n_events']:,}", border=True)
-    st.metric("Agents, counted per trace", f"{totals['n_agents']:,}", border=True)
+    st.metric("Agents", f"{totals['n_agents']:,}", border=True)
     judged = f"{totals['n_failed']:,} of {totals['n_judged']:,}"
-    st.metric("Failed, of those with an outcome", judged, border=True)
-    st.metric("Labelled by somebody", f"{totals['n_labelled']:,}", border=True)
+    st.metric("Failed", judged, border=True, help="Of the traces that have an outcome")
+    st.metric("Labelled", f"{totals['n_labelled']:,}", border=True)
 
-look, shape = st.columns(2, gap="medium")
+look, shape = st.columns([3, 2], gap="medium")
 with look:
     st.subheader("Where to look first")
     groups = {
-        "passed:no annotator:whowhen,agentrx": "failed, and an annotator says who and when",
+        "passed:no annotator:whowhen,agentrx": "failed, and somebody says who and when",
         "passed:no": "failed",
         "errors>0": "hold an event that ended in an error",
-        "problem:label-misfit,label-one-based": "have a label that does not fit the event it names",
-        "problem:orphan,duplicate-event,unknown-agent,opaque-event": "hold events that had to be repaired, or are not understood",
+        "problem:label-misfit,label-one-based": "have a label that misses its event",
+        "problem:orphan,duplicate-event,unknown-agent,opaque-event": "hold events that were repaired or not understood",
         "problem:out-of-range,sentinel": "hold placeholder or out-of-range numbers",
-        "passed:unknown": "have no outcome: nobody knows whether they worked",
+        "passed:unknown": "have no outcome",
     }
     counts = {text: loading.n_traces(version, text) for text in groups}
     for text, meaning in groups.items():
@@ -67,12 +66,14 @@ with shape:
 
 st.subheader("What came in")
 headings = {
-    "format": "Format", "world": "World", "n_traces": "Traces", "n_agents": "Agents", "n_events": "Events", "explicit_share": "Explicit share",
-    "n_passed": "Passed", "n_failed": "Failed", "n_claims": "Claims", "n_labelled": "Labelled", "n_timed": "With a clock",
+    "format": "Format", "world": "World", "n_traces": "Traces", "n_agents": "Agents", "n_events": "Events",
+    "explicit_share": "Explicit share", "n_passed": "Passed", "n_failed": "Failed", "n_claims": "Claims", "n_labelled": "Labelled", "n_timed": "With a clock",
     "n_with_tokens": "With tokens",
 }  # fmt: skip
 tables.show(by_format, key="formats", columns=headings)
-st.caption("Explicit share: events that the source states in a field; the others were derived by a named rule or made by a simulation.")
+st.caption(
+    "Explicit share: events that the source states in a field; the others were derived by a named rule or made by a simulation."
+)
 
 problems = loading.frame(
     version,
@@ -84,5 +85,12 @@ st.subheader("Load problems")
 if problems.empty:
     st.caption("None: every record of every file came in as it was.")
 else:
-    headings = {"severity": "Severity", "message": "Problem", "n": "n", "n_files": "Files", "hint": "What to do", "example": "For example"}
+    headings = {
+        "severity": "Severity",
+        "message": "Problem",
+        "n": "n",
+        "n_files": "Files",
+        "hint": "What to do",
+        "example": "For example",
+    }
     tables.show(pd.DataFrame(problems), key="load-problems", columns=headings)

@@ -10,18 +10,31 @@ from dashboard import loading, notes, selection, tables
 PER_PAGE = 100
 version = loading.version()
 COLUMNS = {
-    "trace_id": "Trace", "format": "Format", "task_text": "Task", "condition": "Condition", "passed": "Passed", "score": "Score",
-    "n_agents": "Agents", "n_events": "Events", "n_errors": "Errors", "explicit_share": "Explicit share", "n_claims": "Claims",
-    "makespan_s": "Makespan (s)", "input_tokens": "Tokens in", "output_tokens": "Tokens out", "annotators": "Labelled by", "tags": "Tags",
+    "trace_id": "Trace", "format": "Format", "task_text": "Task", "condition": "Condition", "passed": "Passed",
+    "score": "Score", "n_agents": "Agents", "n_events": "Events", "n_errors": "Errors", "explicit_share": "Explicit share",
+    "n_claims": "Claims", "makespan_s": "Makespan (s)", "input_tokens": "Tokens in", "output_tokens": "Tokens out",
+    "annotators": "Labelled by", "tags": "Tags",
 }  # fmt: skip
-ORDERS = {"trace_id": "id", "n_events": "events", "n_agents": "agents", "n_errors": "errors", "score": "score", "makespan_s": "makespan"}
+ORDERS = {
+    "trace_id": "By id",
+    "n_events": "Most events",
+    "n_agents": "Most agents",
+    "n_errors": "Most errors",
+    "score": "Best score",
+    "makespan_s": "Longest",
+}
 
-search, ordering = st.columns([5, 1], vertical_alignment="bottom")
+search, ordering = st.columns([6, 1], vertical_alignment="bottom")
 filter = search.text_input(
-    "Filter", key="filter", bind="query-params", type="search", placeholder='passed:no events>20 agent:websurfer -tag:seen "log in"'
+    "Filter",
+    key="filter",
+    bind="query-params",
+    type="search",
+    placeholder='passed:no events>20 agent:websurfer -tag:seen "log in"',
 )
-order = ordering.selectbox("Order by", list(ORDERS), key="order", bind="query-params", format_func=ORDERS.__getitem__)
-with st.expander("What a filter can say"):
+with ordering:
+    order = selection.choose("order", "Order by", ORDERS)
+with st.popover("What a filter can say", icon=":material/help:"):
     fields = [f"`{name}:` {f.meaning}" for name, f in {**TEXT_FIELDS, **MANY_FIELDS}.items()]
     fields += ["`text:` words in what the agents said", *(f"`{name}>` {f.meaning}" for name, f in NUMBER_FIELDS.items())]
     st.markdown("A word is looked for in ids and tasks; `-` in front negates; `a,b` means a or b.\n\n" + " · ".join(fields))
@@ -32,7 +45,9 @@ if not n_all:
     selection.link("add_data", "Add data")
     st.stop()
 if not n_found:
-    st.info(f"None of the {n_all:,} traces fits this filter. Take a term out, or look at them all.", icon=":material/filter_alt_off:")
+    st.info(
+        f"None of the {n_all:,} traces fits this filter. Take a term out, or look at them all.", icon=":material/filter_alt_off:"
+    )
     selection.link("traces", "All traces")
     st.stop()
 n_pages = -(-n_found // PER_PAGE)

@@ -18,6 +18,7 @@ MAX_MARKS = 2_000
 MAX_EDGES = 1_500
 _MAX_ROWS = 6  # rows in a lane; more overlap in the last
 _LANE = 0.76  # of the distance between two lanes
+_OUTLINE = {"color": "#6b7680", "width": 1}
 _POINT = 0.004  # of the axis: what is shorter is drawn as a point
 
 
@@ -31,6 +32,9 @@ class _Drawn(NamedTuple):
     thickness: float
     parents: list[str]
     hover: str
+
+
+_Tie = tuple[_Drawn, _Drawn]  # cause, effect
 
 
 def lanes(
@@ -50,15 +54,18 @@ def lanes(
     A figure whose marks carry `customdata = [event_id]`, so that a click can be read. At most 2,000 events
     and 1,500 lines are drawn, around the selected event; the subtitle says how many of how many.
     """
+    if events.empty:
+        return _empty("This trace has no events.")
     placed = _placed(events, axis)
     if placed.empty:
-        return _empty(len(events))
+        return _empty(f"None of the {len(events):,} events has a time; draw them by order.")
+    agents = agents.reindex(columns=["agent_id", "component"])
     window = _window(placed, selected)
     names = _lane_names(window, agents)
     drawn = _drawn(window, agents, names, axis)
-    kinds = [_marks([event for event in drawn if event.kind == kind], kind, _width(drawn)) for kind in KIND_COLORS]
-    figure = go.Figure([*_lines(drawn, selected), *(trace for traces in kinds for trace in traces), *_ring(drawn, selected)])
-    return _laid_out(figure, names, axis, _subtitle(len(window), len(placed), len(events)))
+    strong, faint = _ties(drawn, selected)
+    figure = go.Figure([*_lines(strong, faint), *_marks(drawn), *_ring(drawn, selected)])
+    return _laid_out(figure, names, axis, _subtitle(len(drawn), len(placed), len(events), len(strong) + len(faint)))
 
 
 def _placed(events: pd.DataFrame, axis: str) -> pd.DataFrame:
@@ -135,57 +142,78 @@ def _hover(row: Any, component: str | None, axis: str) -> str:
     return "<br>".join(plotly_text(line, 80) for line in lines)
 
 
-def _width(drawn: list[_Drawn]) -> float:
-    return max(event.end for event in drawn) - min(event.start for event in drawn)
-
-
-def _marks(events: list[_Drawn], kind: str, width: float) -> list[Any]:
-    """Return the bars and points of one kind, which share one entry of the legend."""
-    if not events:
-        return []
-    bars = [event for event in events if event.end - event.start > _POINT * width]
-    points = [event for event in events if event.end - event.start <= _POINT * width]
-    shared = {"name": kind, "legendgroup": kind, "hoverinfo": "text", "unselected": {"marker": {"opacity": 1}}}
-    outline = {"color": "#6b7680", "width": 1}
-    bar = go.Bar(
-        base=[event.start for event in bars],
-        x=[event.end - event.start for event in bars],
-        y=[event.y for event in bars],
-        width=[event.thickness * 0.9 for event in bars],
-        orientation="h",
-        marker={"color": KIND_COLORS[kind], "line": outline},
-        showlegend=not points,
-        **_told(bars),
-        **shared,
-    )
-    point = go.Scatter(
-        x=[event.start for event in points],
-        y=[event.y for event in points],
-        mode="markers",
-        marker={"color": KIND_COLORS[kind], "symbol": KIND_SHAPES[kind][0], "size": 11, "line": outline},
-        **_told(points),
-        **shared,
-    )
-    return [trace for trace, members in ((bar, bars), (point, points)) if members]
-
-
-def _told(events: list[_Drawn]) -> dict[str, Any]:
-    return {"customdata": [[event.event_id] for event in events], "hovertext": [event.hover for event in events]}
-
-
-def _lines(drawn: list[_Drawn], selected: str | None) -> list[Any]:
-    """Return the ties between lanes, faint, and those of the selected event, strong."""
-    of = {event.event_id: event for event in drawn}
-    ties = [(of[parent], event) for event in drawn for parent in event.parents if parent in of]
-    strong = [tie for tie in ties if selected in (tie[0].event_id, tie[1].event_id)]
-    faint = [tie for tie in ties if tie[0].lane != tie[1].lane and tie not in strong]
+def _marks(drawn: list[_Drawn]) -> list[Any]:
+    """Return bars and, over them, points; one trace of each a kind, which share one entry of the legend."""
+    width = max(event.end for event in drawn) - min(event.start for event in drawn)
+    bars = [event for event in drawn if event.end - event.start > _POINT * width]
+    points = [event for event in drawn if event.end - event.start <= _POINT * width]
+    in_points = {event.kind for event in points}
+    kinds = list(reversed(KIND_COLORS))  # the decisions last, over the work
+    bars_of = [(kind, [event for event in bars if event.kind == kind]) for kind in kinds]
+    points_of = [(kind, [event for event in points if event.kind == kind]) for kind in kinds]
     return [
-        _line(faint[: MAX_EDGES - len(strong)], {"color": FAINT, "width": 1}),
-        _line(strong[:MAX_EDGES], {"color": SELECTED, "width": 2.5}),
+        *(_bars(kind, events, showlegend=kind not in in_points) for kind, events in bars_of if events),
+        *(_points(kind, events) for kind, events in points_of if events),
     ]
 
 
-def _line(ties: list[tuple[_Drawn, _Drawn]], style: dict[str, Any]) -> Any:
+def _bars(kind: str, events: list[_Drawn], *, showlegend: bool) -> Any:
+    return go.Bar(
+        base=[event.start for event in events],
+        x=[event.end - event.start for event in events],
+        y=[event.y for event in events],
+        width=[event.thickness * 0.9 for event in events],
+        orientation="h",
+        marker={"color": KIND_COLORS[kind], "line": _OUTLINE},
+        showlegend=showlegend,
+        **_of_kind(kind),
+        **_told(events),
+    )
+
+
+def _points(kind: str, events: list[_Drawn]) -> Any:
+    return go.Scatter(
+        x=[event.start for event in events],
+        y=[event.y for event in events],
+        mode="markers",
+        marker={"color": KIND_COLORS[kind], "symbol": KIND_SHAPES[kind][0], "size": 11, "line": _OUTLINE},
+        **_of_kind(kind),
+        **_told(events),
+    )
+
+
+def _of_kind(kind: str) -> dict[str, Any]:
+    return {
+        "name": kind,
+        "legendgroup": kind,
+        "legendrank": list(KIND_COLORS).index(kind),
+        "unselected": {"marker": {"opacity": 1}},  # a click must not fade the rest
+    }
+
+
+def _told(events: list[_Drawn]) -> dict[str, Any]:
+    ids, texts = [[event.event_id] for event in events], [event.hover for event in events]
+    return {"customdata": ids, "hovertext": texts, "hoverinfo": "text"}
+
+
+def _ties(drawn: list[_Drawn], selected: str | None) -> tuple[list[_Tie], list[_Tie]]:
+    """Return the ties of the selected event, and the others that cross lanes."""
+    of = {event.event_id: event for event in drawn}
+    ties = [(of[parent], event) for event in drawn for parent in event.parents if parent in of]
+    strong = [tie for tie in ties if selected in (tie[0].event_id, tie[1].event_id)]
+    faint = [tie for tie in ties if tie[0].lane != tie[1].lane and selected not in (tie[0].event_id, tie[1].event_id)]
+    return strong, faint
+
+
+def _lines(strong: list[_Tie], faint: list[_Tie]) -> list[Any]:
+    strong = strong[:MAX_EDGES]
+    return [
+        _line(faint[: MAX_EDGES - len(strong)], {"color": FAINT, "width": 1}),
+        _line(strong, {"color": SELECTED, "width": 2.5}),
+    ]
+
+
+def _line(ties: list[_Tie], style: dict[str, Any]) -> Any:
     x = [value for cause, effect in ties for value in (min(cause.end, effect.start), effect.start, None)]
     y = [value for cause, effect in ties for value in (cause.y, effect.y, None)]
     return go.Scatter(x=x, y=y, mode="lines", line=style, hoverinfo="skip", showlegend=False)
@@ -195,16 +223,18 @@ def _ring(drawn: list[_Drawn], selected: str | None) -> list[Any]:
     events = [event for event in drawn if event.event_id == selected]
     marker = {"symbol": "circle-open", "size": 20, "color": SELECTED, "line": {"width": 3}}
     x, y = [event.start for event in events], [event.y for event in events]
-    ring = go.Scatter(x=x, y=y, mode="markers", marker=marker, hoverinfo="text", showlegend=False, **_told(events))
+    ring = go.Scatter(x=x, y=y, mode="markers", marker=marker, showlegend=False, **_told(events))
     return [ring] if events else []
 
 
-def _subtitle(n_drawn: int, n_placed: int, n_events: int) -> str:
-    parts = [f"{n_drawn:,} of {n_events:,} events drawn"]
-    if n_placed < n_events:
-        parts.append(f"{n_events - n_placed:,} have no time")
+def _subtitle(n_drawn: int, n_placed: int, n_events: int, n_ties: int) -> str:
+    parts = [f"{n_drawn:,} of {n_events:,} events drawn" if n_drawn < n_events else f"{n_events:,} events"]
     if n_drawn < n_placed:
         parts.append("select an event to see those around it")
+    if n_placed < n_events:
+        parts.append(f"{n_events - n_placed:,} have no time")
+    if n_ties > MAX_EDGES:
+        parts.append(f"{MAX_EDGES:,} of {n_ties:,} lines from cause to effect drawn")
     return "; ".join(parts)
 
 
@@ -230,8 +260,7 @@ def _laid_out(figure: go.Figure, names: list[str], axis: str, subtitle: str) -> 
     return figure
 
 
-def _empty(n_events: int) -> go.Figure:
-    why = f"None of the {n_events:,} events has a time; draw them by order." if n_events else "This trace has no events."
+def _empty(why: str) -> go.Figure:
     note = {"text": why, "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "font": {"size": 15}}
     return go.Figure().update_layout(
         title={"text": "Who did what, when?"}, annotations=[note], height=220, xaxis={"visible": False}, yaxis={"visible": False}

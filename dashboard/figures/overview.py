@@ -26,14 +26,21 @@ def kinds_by_format(events: pd.DataFrame) -> go.Figure:
         names = [safe.plotly_text(str(name)) for name in totals.index]
         hover = [f"{int(n):,} {kind} events of {int(total):,}" for n, total in zip(rows, totals, strict=True)]
         figure.add_bar(
-            x=share, y=names, orientation="h", name=kind, marker_color=color, text=hover, textposition="none", hovertemplate="%{text}"
+            x=share,
+            y=names,
+            orientation="h",
+            name=kind,
+            marker_color=color,
+            text=hover,
+            textposition="none",
+            hovertemplate="%{text}",
         )
     return figure.update_layout(
-        title="What do the traces of each format consist of?",
+        title="What do the traces consist of?",
         barmode="stack",
         xaxis={"title": "share of events", "tickformat": ".0%", "range": [0, 1]},
         yaxis={"title": None},
-        legend={"orientation": "h", "y": -0.3, "traceorder": "normal"},
-        height=120 + 44 * max(len(totals), 3),
-        margin={"t": 50, "b": 10, "l": 10, "r": 10},
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "traceorder": "normal"},
+        height=170 + 44 * max(len(totals), 3),
+        margin={"t": 50, "b": 120, "l": 10, "r": 10},
     )
