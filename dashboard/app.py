@@ -32,7 +32,7 @@ page = st.navigation(
     ]
 )
 with st.sidebar:
-    st.caption(f"{n_traces:,} traces · version {version.number}  \n{safe.markdown(version.location)}")
+    st.caption(f"{n_traces:,} traces · version {version.number:d}  \n{safe.markdown(version.location)}")
 st.title(page.title)
 try:
     page.run()

@@ -15,8 +15,8 @@ from dashboard.loading import Version
 
 EVENT_COLUMNS = {
     "order": "#", "kind": "Kind", "action": "Action", "agent_id": "Agent", "targets": "To", "content": "Content",
-    "error": "Error", "basis": "Basis", "rule": "Rule", "t_start_s": "Start (s)", "t_end_s": "End (s)", "input_tokens": "Tokens in",
-    "output_tokens": "Tokens out", "event_id": "Event",
+    "error": "Error", "basis": "Basis", "rule": "Rule", "t_start_s": "Start (s)", "t_end_s": "End (s)",
+    "input_tokens": "Tokens in",    "output_tokens": "Tokens out", "event_id": "Event",
 }  # fmt: skip
 CLAIM_COLUMNS = {
     "component": "Component", "proposition": "Proposition", "p": "p", "kind": "Kind", "level": "Level", "turn": "Turn",
@@ -111,7 +111,7 @@ def draw_claims(trace: Trace) -> None:
             blame = f": {label.agent_id}" if label.agent_id else ""
             st.markdown(f"**{safe.markdown(label.annotator)}** · {safe.markdown(label.name + blame)}")
             facts = {k: v for k, v in msgspec.to_builtins(label).items() if k not in ("annotator", "name", "text", "agent_id")}
-            st.caption(" · ".join(f"{k} {safe.markdown(str(v), 200)}" for k, v in facts.items()))
+            st.caption(" · ".join(safe.markdown(f"{k} {v}", 200) for k, v in facts.items()))
             if label.text:
                 st.text(safe.visible(label.text))
             if label.event_id and st.button("Go to its event", key=f"trace.label.{n}", icon=":material/my_location:"):

@@ -183,6 +183,8 @@ def _by_agent(events: pd.DataFrame, component_of: dict[str, str]) -> Graph:
         caption += f", of which only the {MAX_NODES} with most events are drawn; the others have {_counted(lost, 'event')}"
     names = [name for name in counts if name in kept]
     edges = _merged(ties, names)
+    if len(edges) > _WORDS:
+        caption += "; edges count events: orange spawn, blue delegate, light blue communicate, green aggregate, by the most frequent"
     most = max(counts.values())
     nodes = [
         Node(f"{line(name, 24)}\n{_counted(counts[name], 'event')}", None, 10 + 20 * math.sqrt(counts[name] / most), *place)

@@ -51,5 +51,5 @@ def draw(version: Version, trace_id: str, event_id: str = "") -> None:
 def _draw_notes(decisions: pd.DataFrame) -> None:
     for row in decisions[decisions["what"] == "note"].sort_values("made_at").itertuples() if len(decisions) else ():
         st.markdown(
-            f"{safe.markdown(row.value, 2000)}  \n:small[{safe.markdown(row.author)} · {row.made_at[:16].replace('T', ' ')} UTC]"
+            f"{safe.markdown(row.value, 2000)}  \n:small[{safe.markdown(row.author)} · {safe.markdown(row.made_at[:16].replace('T', ' '))} UTC]"
         )

@@ -23,9 +23,11 @@ from analysis.streams import uniform, whole
 
 __all__ = ["SAMPLE_SEED", "TEAMS", "SimulationPolicy", "simulate", "write_samples"]
 
-SAMPLE_SEED = 2026
+SAMPLE_SEED = 7
 #: 2 March 2026, 08:00 UTC, in seconds since 1970. Task follows task every hour, team follows team every four minutes.
 _START_S = 1_772_438_400
+#: What the moves of an average run come to without tool calls, in events.
+_N_MOVES = 15
 _RANGES = {
     "n_tasks": (1, 10**7), "n_good": (0, 3), "n_bad": (0, 11), "n_trials": (1, 1000), "n_events": (1, 10_000),
     "p_part": (0, 1), "p_lost": (0, 1), "p_tool_error": (0, 1), "p_stated": (0, 1),
@@ -41,7 +43,7 @@ class SimulationPolicy(msgspec.Struct, frozen=True, kw_only=True):
     n_good : other well-led teams that each task is given to, taken in turn; 0 to 3
     n_bad : badly led teams that each task is given to, taken in turn; 0 to 11
     n_trials : runs of each team on each task; 1 to 1,000
-    n_events : events a trace aims at; where a team needs more for its decisions it has more; 1 to 10,000
+    n_events : about how many events a trace has; tool calls fill what the moves of the team leave open; 1 to 10,000
     p_part : probability that a part of the easiest task comes out sound at one attempt
     p_lost : what the hardest task takes off that probability
     p_tool_error : probability that a tool call fails and is made again
@@ -54,10 +56,10 @@ class SimulationPolicy(msgspec.Struct, frozen=True, kw_only=True):
     n_good: int = 1
     n_bad: int = 2
     n_trials: int = 3
-    n_events: int = 20
+    n_events: int = 18
     p_part: float = 0.95
     p_lost: float = 0.4
-    p_tool_error: float = 0.06
+    p_tool_error: float = 0.1
     p_stated: float = 0.75
 
     def __post_init__(self) -> None:
@@ -131,7 +133,7 @@ def _new_run(policy: SimulationPolicy, job: Job, *, team: Team, trial: int, seed
         luck=partial(uniform, seed, job.task_id, "luck", trial),
         p_part=team.skill * max(0.0, policy.p_part - policy.p_lost * job.difficulty),
         p_tool_error=policy.p_tool_error,
-        n_calls=max(0, policy.n_events - 6 - 3 * len(job.parts)) // 2,
+        n_calls=max(0, policy.n_events - _N_MOVES) // 2,
         start_ms=1000 * (_START_S + 3600 * hour + 240 * list(TEAMS).index(team.name)) + whole(own("start"), 0, 59_999),
         states=own("states") < policy.p_stated,
         is_candid=team.is_candid,

@@ -14,24 +14,23 @@ from analysis.simulation.run import Run
 from analysis.simulation.subjects import Part
 from analysis.streams import pick, whole
 
+N_PROMPT_TOKENS = 60  # what every agent has before it at the start
 P_HIDDEN = 0.25  # chance that a part which builds on another fails without being told about it
 P_FIT = 0.95  # chance that sound parts work together
 _LARGE = ("solo", "planner", "lead", "integrator")
 
 
-def hire(run: Run, agent_id: str, component: str, parent_id: str | None = None) -> str:
-    """Add an agent, at the time at which its parent is, and return its id."""
-    domain, roles = run.job.domain, run.job.phrases.roles
-    role = {domain.worker: "worker", domain.verifier: "verifier"}.get(component, component)
+def hire(run: Run, agent_id: str, *, component: str = "", parent_id: str | None = None) -> None:
+    """Add an agent, at the time at which its parent is; its component is called like it unless said otherwise."""
+    component = component or agent_id
     model = "sim-large" if component in _LARGE else "sim-small"
     run.agents[agent_id] = Agent(agent_id=agent_id, component=component, parent_id=parent_id, model=model)
     run.free_ms[agent_id] = run.free_ms[parent_id] if parent_id else run.start_ms
     run.n_events[agent_id] = 0
-    run.context[agent_id] = 8 + len(roles[role].encode()) // 4
-    return agent_id
+    run.context[agent_id] = N_PROMPT_TOKENS
 
 
-def plan(run: Run, agent_id: str, n_rivals: int = 3) -> str:
+def plan(run: Run, agent_id: str, *, n_rivals: int = 3) -> str:
     """Split the task in words; state how sure the plan is, and `n_rivals` of the three rival answers."""
     phrases, names = run.job.phrases, [part.name for part in run.job.parts]
     wording = phrases.plan if agent_id == "planner" else phrases.plan_alone
@@ -39,7 +38,7 @@ def plan(run: Run, agent_id: str, n_rivals: int = 3) -> str:
     for name, needed in run.job.needs.items():
         text += phrases.space + phrases.needs.format(part=name, needed=needed)
     quotes = {"plan_ok": whole(run.own("plan"), 94, 98), **dict(list(rivals(run).items())[:n_rivals])}
-    return run.add(agent_id, "act", action="model_call", content=run.say(agent_id, text, quotes), after=())
+    return run.add(agent_id, "act", action="model_call", content=run.say(agent_id, text, quotes=quotes), after=())
 
 
 def rivals(run: Run) -> dict[str, int]:
@@ -52,16 +51,18 @@ def rivals(run: Run) -> dict[str, int]:
     return dict(zip(names, (first, second, 100 - first - second), strict=True))
 
 
-def spawn(run: Run, agent_id: str, team: dict[str, str], *, split: str, assignment: dict[str, str], after: str) -> str:
+def spawn(run: Run, agent_id: str, *, team: dict[str, str], split: str, assignment: dict[str, str], after: str) -> str:
     """Start the agents of `team` (id -> component), all at once."""
     content = run.job.phrases.spawn.format(n=len(team), names=run.job.phrases.comma.join(team))
-    event = run.add(agent_id, "spawn", content=content, after=(after,), targets=tuple(team), task_split=split, assignment=assignment)
+    event = run.add(
+        agent_id, "spawn", content=content, after=(after,), targets=tuple(team), task_split=split, assignment=assignment
+    )
     for child, component in team.items():
-        hire(run, child, component, agent_id)
+        hire(run, child, component=component, parent_id=agent_id)
     return event
 
 
-def delegate(run: Run, agent_id: str, to: str, parts: Sequence[Part], *, after: str, text: str = "") -> str:
+def delegate(run: Run, agent_id: str, *, to: str, parts: Sequence[Part], after: str, text: str = "") -> str:
     """Hand parts to one agent, in the words of `text` where given."""
     phrases = run.job.phrases
     names = phrases.comma.join([part.name for part in parts])
@@ -73,24 +74,25 @@ def delegate(run: Run, agent_id: str, to: str, parts: Sequence[Part], *, after: 
     return run.add(agent_id, "delegate", content=content, after=(after,), targets=(to,), context_package=package)
 
 
-def begin(run: Run, agent_id: str, part: Part, *, after: Sequence[str], subtask_id: str = "") -> str:
+def begin(run: Run, agent_id: str, *, part: Part, after: Sequence[str]) -> str:
     """Take up a part, before the agent waits for something."""
-    _own(run, agent_id, part, subtask_id or part.name)
+    _own(run, agent_id, part=part, subtask_id=part.name)
     wording = pick(run.own("begin", run.next_id(agent_id)), run.job.phrases.begin)
     return run.add(agent_id, "act", action="model_call", content=wording.format(part=part.name), after=after)
 
 
-def finish(run: Run, agent_id: str, part: Part, *, after: Sequence[str], to: str | None = None, subtask_id: str = "") -> str:
+def finish(run: Run, agent_id: str, *, part: Part, after: Sequence[str], to: str | None = None, subtask_id: str = "") -> str:
     """Work with tools, then report the part (to the agent `to`, where there is one) and hand in a candidate."""
     subtask_id = subtask_id or part.name
-    _own(run, agent_id, part, subtask_id)
-    for content, answer in _tool_uses(run, part, subtask_id):
-        after = (_use_tool(run, agent_id, content, answer, after=after),)
-    is_sound = _attempt(run, part, subtask_id)
+    _own(run, agent_id, part=part, subtask_id=subtask_id)
+    for content, answer in _tool_uses(run, part, subtask_id=subtask_id):
+        after = (_use_tool(run, agent_id, content=content, answer=answer, after=after),)
+    is_sound = _attempt(run, part, subtask_id=subtask_id)
     text = run.job.phrases.done if is_sound else run.job.phrases.done_poor
     text = run.said[part.name] = text.format(part=part.name, sound=part.sound)
     low, high = (88, 96) if is_sound or not run.is_candid else (55, 85)
-    content = run.say(agent_id, text, {f"{part.name}_ok": whole(run.own("sure", run.next_id(agent_id)), low, high)})
+    sure = whole(run.own("sure", run.next_id(agent_id)), low, high)
+    content = run.say(agent_id, text, quotes={f"{part.name}_ok": sure})
     targets = (to,) if to else ()
     event = run.add(agent_id, "act", action="return" if to else "model_call", content=content, after=after, targets=targets)
     n_passed = 2 if is_sound else int(run.luck("one of two", part.name) < 0.5)
@@ -101,12 +103,12 @@ def finish(run: Run, agent_id: str, part: Part, *, after: Sequence[str], to: str
     return event
 
 
-def _own(run: Run, agent_id: str, part: Part, subtask_id: str) -> None:
+def _own(run: Run, agent_id: str, *, part: Part, subtask_id: str) -> None:
     needs = (run.job.needs[part.name],) if part.name in run.job.needs else ()
     run.subtasks.setdefault(subtask_id, Subtask(subtask_id=subtask_id, agent_id=agent_id, covers=(part.name,), needs=needs))
 
 
-def _attempt(run: Run, part: Part, subtask_id: str) -> bool:
+def _attempt(run: Run, part: Part, *, subtask_id: str) -> bool:
     """Draw whether this attempt at the part is sound, and note what a test alone and with true inputs would show."""
     n_before = sum([candidate.subtask_id == subtask_id for candidate in run.candidates])
     is_able = run.luck("part", part.name, n_before) < run.p_part and part.name not in run.doomed
@@ -118,7 +120,7 @@ def _attempt(run: Run, part: Part, subtask_id: str) -> bool:
     return run.sound[part.name]
 
 
-def _tool_uses(run: Run, part: Part, subtask_id: str) -> Iterator[tuple[str, str]]:
+def _tool_uses(run: Run, part: Part, *, subtask_id: str) -> Iterator[tuple[str, str]]:
     """What the part's share of the run's tool calls asks and answers."""
     n_parts, place = len(run.job.parts), run.job.parts.index(part)
     for n in range(run.n_calls * (place + 1) // n_parts - run.n_calls * place // n_parts):
@@ -127,7 +129,7 @@ def _tool_uses(run: Run, part: Part, subtask_id: str) -> Iterator[tuple[str, str
         yield call, answer.format(part=part.name)
 
 
-def _use_tool(run: Run, agent_id: str, content: str, answer: str, *, after: Sequence[str]) -> str:
+def _use_tool(run: Run, agent_id: str, *, content: str, answer: str, after: Sequence[str]) -> str:
     """Call the domain's tool and read its answer; after an error, call once more."""
     tool = run.job.domain.tool
     call = run.add(agent_id, "act", action="tool_call", name=tool, content=content, after=after)
@@ -137,20 +139,27 @@ def _use_tool(run: Run, agent_id: str, content: str, answer: str, *, after: Sequ
     return run.add(agent_id, "act", action="tool_result", name=tool, content=answer, after=(call,))
 
 
-def tell(run: Run, agent_id: str, to: Sequence[str], text: str, *, after: Sequence[str], message_type: str) -> str:
+def tell(run: Run, agent_id: str, *, to: Sequence[str], text: str, after: Sequence[str], message_type: str) -> str:
     """Send one message."""
     return run.add(agent_id, "communicate", content=text, after=after, targets=tuple(to), message_type=message_type)
 
 
-def merge(run: Run, agent_id: str, parts: Sequence[Part], *, after: Sequence[str], content: str = "", strategy: str = "join") -> str:
-    """Put results together (the events `after`); with all parts this is the whole, and how sure it is gets stated."""
-    text = content or run.job.phrases.aggregate.format(names=run.job.phrases.comma.join([part.name for part in parts]))
-    is_whole = len(parts) == len(run.job.parts)
-    if is_whole and not content:
-        text = run.say(agent_id, text, {run.job.domain.product: _sure_of_product(run)}, "pre-aggregation")
+def merge(
+    run: Run, agent_id: str, *, after: Sequence[str], parts: Sequence[Part] = (), content: str = "", strategy: str = "join"
+) -> str:
+    """Put the results of the events `after` together: of `parts`, or of all, which makes the whole.
+
+    How sure the agent is of the whole gets stated, unless it speaks in the words of `content`.
+    """
+    names = [part.name for part in parts or run.job.parts]
+    text = content or run.job.phrases.aggregate.format(names=run.job.phrases.comma.join(names))
+    if not parts and not content:
+        text = run.say(agent_id, text, quotes={run.job.domain.product: _sure_of_product(run)}, level="pre-aggregation")
     kind = "alternatives" if strategy == "keep one" else "composition"
-    event = run.add(agent_id, "aggregate", content=text, after=after, strategy=strategy, merge_kind=kind, merge_points=tuple(after))
-    if is_whole:
+    event = run.add(
+        agent_id, "aggregate", content=text, after=after, strategy=strategy, merge_kind=kind, merge_points=tuple(after)
+    )
+    if not parts:
         run.fits = run.luck("fit") < P_FIT
         run.merged = event
     return event
@@ -166,17 +175,18 @@ def _sure_of_product(run: Run) -> int:
 def check(run: Run, agent_id: str, *, after: str, to: str = "planner") -> str:
     """Run all tests on the whole and report what fails."""
     phrases, n, n_passed = run.job.phrases, run.job.n_checks, run.n_passed()
-    answer = _use_tool(run, agent_id, phrases.check.format(n=n), phrases.checked.format(k=n_passed, n=n), after=(after,))
+    content, result = phrases.check.format(n=n), phrases.checked.format(k=n_passed, n=n)
+    answer = _use_tool(run, agent_id, content=content, answer=result, after=(after,))
     broken = run.broken()
     findings = [f"{part.name}: {part.poor}" for part in run.job.parts if part.name in broken] or [phrases.misfit]
     text = phrases.all_pass if n_passed == n else phrases.some_fail
     text = text.format(n=n, k=n - n_passed, findings=phrases.space.join(findings))
     sure = whole(run.own("verdict", answer), *((93, 97) if n_passed == n else (4, 14)))
-    content = run.say(agent_id, text, {run.job.domain.verdict: sure})
+    content = run.say(agent_id, text, quotes={run.job.domain.verdict: sure})
     run.checked = True
     if agent_id == to:
         return run.add(agent_id, "act", action="model_call", content=content, after=(answer,))
-    return tell(run, agent_id, (to,), content, after=(answer,), message_type="verdict")
+    return tell(run, agent_id, to=(to,), text=content, after=(answer,), message_type="verdict")
 
 
 def stop(run: Run, agent_id: str, *, after: Sequence[str], condition: str = "", final_state: str = "", text: str = "") -> str:
@@ -189,7 +199,7 @@ def stop(run: Run, agent_id: str, *, after: Sequence[str], condition: str = "", 
         elif run.checked:
             condition, final_state, text = ("one repair at most", "failed", phrases.stop_failed)
     if "solved" not in run.quoted:
-        text = run.say(agent_id, text, {"solved": _sure_of_whole(run)}, "final")
+        text = run.say(agent_id, text, quotes={"solved": _sure_of_whole(run)}, level="final")
     return run.add(agent_id, "stop", content=text, after=after, condition=condition, final_state=final_state)
 
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 class Phrases(NamedTuple):
     """Sentences by occasion; the names in braces are filled in when they are said."""
 
-    roles: dict[str, str]  # component -> system prompt; "worker" and "verifier" stand for the domain's own
     space: str  # between two sentences
     comma: str  # between two names
     plan: str
@@ -46,15 +45,6 @@ class Phrases(NamedTuple):
 
 
 ENGLISH = Phrases(
-    roles={
-        "solo": "You do the whole task yourself and check it before you stop.",
-        "planner": "You split the task, hand the parts out and decide when to stop.",
-        "lead": "You are responsible for one half of the task and have workers for it.",
-        "worker": "You do the part you are given and report what you hand over.",
-        "verifier": "You check the whole result and name what fails.",
-        "integrator": "You put the parts together into one result.",
-        "critic": "You read the whole result once more and look for what is missing.",
-    },
     space=" ",
     comma=", ",
     plan="I split the task into {n} parts: {names}.",
@@ -101,15 +91,6 @@ ENGLISH = Phrases(
 )
 
 CHINESE = Phrases(
-    roles={
-        "solo": "你独自完成整个任务，结束前自己检查一遍。",
-        "planner": "你把任务分成几部分，分给别人，并决定何时结束。",
-        "lead": "你负责任务的一半，手下有几个人。",
-        "worker": "你完成分到的部分，并说明交出了什么。",
-        "verifier": "你检查整个结果，指出哪里不对。",
-        "integrator": "你把各部分合成一份结果。",
-        "critic": "你把整个结果再读一遍，看有没有遗漏。",
-    },
     space="",
     comma="、",
     plan="我把任务分成{n}个部分：{names}。",

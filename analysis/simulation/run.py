@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from analysis.model import Agent, Candidate, Claim, Event, Kind, Subtask
 from analysis.simulation.tasks import Job
 
+Level = Literal["component", "pre-aggregation", "final"]
 Draw = Callable[..., float]  # the keyed number in [0, 1)
 
 HANDOVER_MS = 40
@@ -89,9 +90,7 @@ class Run:
         self.n_events[agent_id] += 1
         return event_id
 
-    def say(
-        self, agent_id: str, text: str, quotes: dict[str, int], level: Literal["component", "pre-aggregation", "final"] = "component"
-    ) -> str:
+    def say(self, agent_id: str, text: str, *, quotes: dict[str, int], level: Level = "component") -> str:
         """Return `text` with the quotes (hundredths) at its end; they are claims of the agent's next event."""
         if not self.states:
             return text

@@ -52,7 +52,7 @@ BANK = Subject(
         Part("parse_amount", "Turn an amount such as '1.234,50' into cents.", "parse_amount(text) -> int",
              "Comma and point both work as decimal mark.", "An amount without decimals is read a hundred times too small."),
         Part("match_account", "Find the account of an entry by its text.", "match_account(row) -> str",
-             "The longest matching rule wins; without one the account is 'unknown'.", "The first rule wins where a longer one fits."),
+             "The longest matching rule wins.", "The first rule wins where a longer one fits."),
         Part("drop_duplicates", "Leave out entries that were imported before.", "drop_duplicates(entries, known) -> list[Entry]",
              "Two equal payments on one day are both kept.", "Two equal payments on one day become one."),
         Part("report_errors", "List the lines that could not be read, with the reason.", "report_errors(rows) -> str",
@@ -176,11 +176,16 @@ REFUNDS = Subject(
     "整理本周的退款来信，写出统一的回复和处理办法。",
     "来信（编号、日期、订单号、诉求）；处理办法（退款、换货、说明）。",
     (
-        Part("sort_letters", "按诉求给来信分类。", "表：编号、诉求", "每封信只归一类，拿不准的单独列出。", "有的信被归进了两类。"),
-        Part("check_orders", "核对来信里的订单号。", "表：订单号、状态", "已经退过款的订单都标了出来。", "已经退过款的订单又列了一次。"),
-        Part("refund_rules", "写清楚什么情况可以退款。", "条款：情况、期限、金额", "期限从收货当天算起。", "期限从下单当天算起，没有算运输的时间。"),
-        Part("reply_draft", "写一份语气平和的回复。", "正文：说明、下一步", "回复里写明了到账时间。", "回复里没有写到账时间。"),
-        Part("weekly_table", "做一张本周处理情况的表。", "表：类别、封数、金额", "各类封数加起来等于来信总数。", "各类封数加起来比来信总数多两封。"),
+        Part("sort_letters", "按诉求给来信分类。", "表：编号、诉求",
+             "每封信只归一类，拿不准的单独列出。", "有的信被归进了两类。"),
+        Part("check_orders", "核对来信里的订单号。", "表：订单号、状态",
+             "已经退过款的订单都标了出来。", "已经退过款的订单又列了一次。"),
+        Part("refund_rules", "写清楚什么情况可以退款。", "条款：情况、期限、金额",
+             "期限从收货当天算起。", "期限从下单当天算起，没有算运输的时间。"),
+        Part("reply_draft", "写一份语气平和的回复。", "正文：说明、下一步",
+             "回复里写明了到账时间。", "回复里没有写到账时间。"),
+        Part("weekly_table", "做一张本周处理情况的表。", "表：类别、封数、金额",
+             "各类封数加起来等于来信总数。", "各类封数加起来比来信总数多两封。"),
     ),
 )  # fmt: skip
 
@@ -189,11 +194,16 @@ COOKER = Subject(
     "把电饭锅的说明书改写成老人也看得懂的一页纸。",
     "内锅、锅盖、蒸汽口、开关；一页纸分上、中、下三块。",
     (
-        Part("key_steps", "列出煮饭的步骤。", "步骤：一到六", "先放水、后通电，顺序写清楚了。", "通电写在了放水前面。"),
-        Part("safety_notes", "写安全提示。", "提示：情况、做法", "蒸汽口烫手的提示放在最前面。", "漏写了蒸汽口烫手的提示。"),
-        Part("word_list", "把难懂的词换成常用词。", "表：原词、换成", "同一样东西前后只用一个名字。", "“内胆”和“内锅”混着用。"),
-        Part("five_questions", "回答最常见的五个问题。", "问与答：五条", "每个回答都不超过两句话。", "有一个回答答非所问。"),
-        Part("page_layout", "安排一页纸的版面。", "版面：上、中、下", "用大字，一页放得下。", "一页放不下，排到了第二页。"),
+        Part("key_steps", "列出煮饭的步骤。", "步骤：一到六",
+             "先放水、后通电，顺序写清楚了。", "通电写在了放水前面。"),
+        Part("safety_notes", "写安全提示。", "提示：情况、做法",
+             "蒸汽口烫手的提示放在最前面。", "漏写了蒸汽口烫手的提示。"),
+        Part("word_list", "把难懂的词换成常用词。", "表：原词、换成",
+             "同一样东西前后只用一个名字。", "“内胆”和“内锅”混着用。"),
+        Part("five_questions", "回答最常见的五个问题。", "问与答：五条",
+             "每个回答都不超过两句话。", "有一个回答答非所问。"),
+        Part("page_layout", "安排一页纸的版面。", "版面：上、中、下",
+             "用大字，一页放得下。", "一页放不下，排到了第二页。"),
     ),
 )  # fmt: skip
 
@@ -202,11 +212,16 @@ FESTIVAL = Subject(
     "为社区的中秋活动写通知、安排和预算。",
     "时间：晚上六点到九点；地点：中心花园；人数：约两百人。",
     (
-        Part("notice_text", "写一份贴在楼道里的通知。", "正文：时间、地点、内容", "时间、地点、联系人都写了。", "没有写联系人。"),
-        Part("time_plan", "排出当晚的时间安排。", "表：时刻、节目", "节目之间留了换场的时间。", "两个节目排在了同一时刻。"),
-        Part("cost_plan", "算出预算。", "表：项目、数量、金额", "月饼按两百人算，留了一成余量。", "月饼只按一百人算。"),
-        Part("helper_list", "安排帮忙的人。", "表：岗位、人数", "每个岗位都有替补。", "收尾的岗位没有排人。"),
-        Part("rain_plan", "写好下雨时的办法。", "步骤：何时、谁、做什么", "下午四点前决定是否改到室内。", "没有写由谁决定。"),
+        Part("notice_text", "写一份贴在楼道里的通知。", "正文：时间、地点、内容",
+             "时间、地点、联系人都写了。", "没有写联系人。"),
+        Part("time_plan", "排出当晚的时间安排。", "表：时刻、节目",
+             "节目之间留了换场的时间。", "两个节目排在了同一时刻。"),
+        Part("cost_plan", "算出预算。", "表：项目、数量、金额",
+             "月饼按两百人算，留了一成余量。", "月饼只按一百人算。"),
+        Part("helper_list", "安排帮忙的人。", "表：岗位、人数",
+             "每个岗位都有替补。", "收尾的岗位没有排人。"),
+        Part("rain_plan", "写好下雨时的办法。", "步骤：何时、谁、做什么",
+             "下午四点前决定是否改到室内。", "没有写由谁决定。"),
     ),
 )  # fmt: skip
 
@@ -214,7 +229,7 @@ DOMAINS = (
     Domain(
         "software", "coder", "tester", "code_ok", "tests_ok", "pytest",
         ("Plain Python, no other packages.", "Wrong input must never stop the run.", "Every function needs a test.",
-         "It must finish within one second.", "Others will read the code: keep it short.", "The old version keeps working meanwhile."),
+         "It must finish within one second.", "Keep the code short.", "The old version keeps working meanwhile."),
         (BANK, BUS, NOTES, MEETING),
     ),
     Domain(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from analysis.simulation.moves import (
-    begin, check, delegate, finish, hire, merge, plan, rivals, spawn, stop, tell,
-)  # fmt: skip
+from analysis.simulation.moves import begin, check, delegate, finish, hire, merge, plan, rivals, spawn, stop, tell
 from analysis.simulation.run import Run
+from analysis.simulation.subjects import Part
 from analysis.streams import pick, whole
 
 
@@ -27,45 +26,51 @@ def _workers(run: Run) -> list[str]:
     return [f"{run.job.domain.worker}-{k + 1}" for k in range(len(run.job.parts))]
 
 
-def _open(run: Run, *others: str, split: str = "by part") -> tuple[list[str], str]:
+def _open(run: Run, *others: str, split: str = "by part", n_rivals: int = 3) -> tuple[list[str], str]:
     """Hire the planner, plan, and spawn one worker a part beside the `others`; return the workers and the spawn."""
-    hire(run, "planner", "planner")
+    hire(run, "planner")
     workers = _workers(run)
     team = dict.fromkeys(workers, run.job.domain.worker) | {other: other for other in others}
-    names = [part.name if split != "same part" else run.job.parts[0].name for part in run.job.parts]
+    names = [part.name if split == "by part" else run.job.parts[0].name for part in run.job.parts]
     assignment = dict(zip(workers, names, strict=True))
-    return workers, spawn(run, "planner", team, split=split, assignment=assignment, after=plan(run, "planner"))
+    planned = plan(run, "planner", n_rivals=n_rivals)
+    return workers, spawn(run, "planner", team=team, split=split, assignment=assignment, after=planned)
 
 
-def _side_by_side(run: Run, workers: list[str], spawned: str, after: dict[str, list[str]] | None = None) -> list[str]:
-    """Let each worker do one part, after it was delegated or after the events of `after`; return the reports."""
-    pairs = list(zip(workers, run.job.parts, strict=True))
-    ready = after or {part.name: [delegate(run, "planner", worker, [part], after=spawned)] for worker, part in pairs}
-    return [finish(run, worker, part, after=ready[part.name], to="planner") for worker, part in pairs]
+def _pairs(run: Run, workers: list[str]) -> list[tuple[str, Part]]:
+    return list(zip(workers, run.job.parts, strict=True))
 
 
-def _take_up(run: Run, workers: list[str], spawned: str) -> dict[str, list[str]]:
-    """Delegate one part to each worker and let all begin; return part -> the event in which it was taken up."""
-    return {
-        part.name: [begin(run, worker, part, after=(delegate(run, "planner", worker, [part], after=spawned),))]
-        for worker, part in zip(workers, run.job.parts, strict=True)
-    }
+def _hand_out(run: Run, workers: list[str], *, spawned: str) -> dict[str, list[str]]:
+    """Delegate one part to each worker; return part -> the events after which it can be worked on."""
+    return {p.name: [delegate(run, "planner", to=w, parts=[p], after=spawned)] for w, p in _pairs(run, workers)}
 
 
-def _tell_needs(run: Run, workers: list[str], begun: dict[str, list[str]]) -> dict[str, list[str]]:
+def _take_up(run: Run, workers: list[str], *, ready: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Let all workers begin; return part -> the events after which it can be finished."""
+    return {p.name: [begin(run, w, part=p, after=ready[p.name])] for w, p in _pairs(run, workers)}
+
+
+def _hand_in(run: Run, workers: list[str], *, ready: dict[str, list[str]]) -> list[str]:
+    """Let all workers finish side by side; return the reports."""
+    return [finish(run, w, part=p, after=ready[p.name], to="planner") for w, p in _pairs(run, workers)]
+
+
+def _tell_needs(run: Run, workers: list[str], *, begun: dict[str, list[str]]) -> dict[str, list[str]]:
     """Let each worker that others build on tell them what it hands over; return part -> events to wait for."""
     run.shares = True
-    owner = {part.name: (worker, part) for worker, part in zip(workers, run.job.parts, strict=True)}
+    owner = {part.name: (worker, part) for worker, part in _pairs(run, workers)}
     ready = dict(begun)
     for name, needed in run.job.needs.items():
         teller, part = owner[needed]
-        text = run.job.phrases.hand_over.format(to=owner[name][0], part=needed, form=part.form)
-        told = tell(run, teller, (owner[name][0],), text, after=begun[needed], message_type="interface")
+        to = owner[name][0]
+        text = run.job.phrases.hand_over.format(to=to, part=needed, form=part.form)
+        told = tell(run, teller, to=(to,), text=text, after=begun[needed], message_type="interface")
         ready[name] = [*begun[name], told]
     return ready
 
 
-def _check_and_mend(run: Run, merged: str, owners: dict[str, str]) -> str:
+def _check_and_mend(run: Run, merged: str, *, owners: dict[str, str]) -> str:
     """Check the whole; send parts that fail back to their owners once, merge and check again."""
     verdict = check(run, run.job.domain.verifier, after=merged)
     mended = []
@@ -73,49 +78,47 @@ def _check_and_mend(run: Run, merged: str, owners: dict[str, str]) -> str:
         if part.name in run.broken():
             owner = owners[part.name]
             text = run.job.phrases.mend.format(to=owner, part=part.name, poor=part.poor)
-            handed = delegate(run, "planner", owner, [part], after=verdict, text=text)
-            mended.append(finish(run, owner, part, after=(handed,), to="planner"))
+            handed = delegate(run, "planner", to=owner, parts=[part], after=verdict, text=text)
+            mended.append(finish(run, owner, part=part, after=(handed,), to="planner"))
     if not mended:
         return verdict
-    merged = merge(run, "integrator", run.job.parts, after=[merged, *mended])
-    return check(run, run.job.domain.verifier, after=merged)
+    return check(run, run.job.domain.verifier, after=merge(run, "integrator", after=[merged, *mended]))
 
 
 def _play_single(run: Run) -> None:
-    hire(run, "solo", "solo")
+    hire(run, "solo")
     run.shares = True
     last = plan(run, "solo")
     for part in run.job.parts:
-        run.merged = last = finish(run, "solo", part, after=(last,))
+        run.merged = last = finish(run, "solo", part=part, after=(last,))
     last = check(run, "solo", after=last, to="solo")
     if broken := [part for part in run.job.parts if part.name in run.broken()]:
         for part in broken:
-            run.merged = last = finish(run, "solo", part, after=(last,))
+            run.merged = last = finish(run, "solo", part=part, after=(last,))
         last = check(run, "solo", after=last, to="solo")
     stop(run, "solo", after=(last,))
 
 
 def _play_parallel(run: Run) -> None:
     workers, spawned = _open(run, "integrator", run.job.domain.verifier)
-    begun = _take_up(run, workers, spawned)
-    reports = _side_by_side(run, workers, spawned, _tell_needs(run, workers, begun))
-    merged = merge(run, "integrator", run.job.parts, after=reports)
-    owners = dict(zip(begun, workers, strict=True))
-    stop(run, "planner", after=(_check_and_mend(run, merged, owners),))
+    begun = _take_up(run, workers, ready=_hand_out(run, workers, spawned=spawned))
+    reports = _hand_in(run, workers, ready=_tell_needs(run, workers, begun=begun))
+    merged = merge(run, "integrator", after=reports)
+    stop(run, "planner", after=(_check_and_mend(run, merged, owners=dict(zip(begun, workers, strict=True))),))
 
 
 def _play_pipeline(run: Run) -> None:
     worker, verifier = f"{run.job.domain.worker}-1", run.job.domain.verifier
     run.shares = True
-    hire(run, "planner", "planner")
+    hire(run, "planner")
     team = {worker: run.job.domain.worker, "integrator": "integrator", verifier: verifier, "critic": "critic"}
     assignment = {worker: "work", "integrator": "join", verifier: "check", "critic": "read"}
-    spawned = spawn(run, "planner", team, split="by stage", assignment=assignment, after=plan(run, "planner"))
-    last = delegate(run, "planner", worker, run.job.parts, after=spawned)
-    reports = [last := finish(run, worker, part, after=(last,), to="integrator") for part in run.job.parts]
-    merged = merge(run, "integrator", run.job.parts, after=reports)
-    verdict = _check_and_mend(run, merged, dict.fromkeys([part.name for part in run.job.parts], worker))
-    read = tell(run, "critic", ("planner",), run.job.phrases.review, after=(verdict,), message_type="review")
+    spawned = spawn(run, "planner", team=team, split="by stage", assignment=assignment, after=plan(run, "planner"))
+    last = delegate(run, "planner", to=worker, parts=run.job.parts, after=spawned)
+    reports = [last := finish(run, worker, part=part, after=(last,), to="integrator") for part in run.job.parts]
+    merged = merge(run, "integrator", after=reports)
+    verdict = _check_and_mend(run, merged, owners={part.name: worker for part in run.job.parts})
+    read = tell(run, "critic", to=("planner",), text=run.job.phrases.review, after=(verdict,), message_type="review")
     stop(run, "planner", after=(read,))
 
 
@@ -123,173 +126,172 @@ def _play_hierarchical(run: Run) -> None:
     run.shares = True
     parts, verifier = run.job.parts, run.job.domain.verifier
     half = (len(parts) + 1) // 2
-    hire(run, "planner", "planner")
     halves = {"lead-1": parts[:half], "lead-2": parts[half:]}
     team = {"lead-1": "lead", "lead-2": "lead", "integrator": "integrator", verifier: verifier}
-    comma = run.job.phrases.comma
-    assignment = {lead: comma.join([part.name for part in mine]) for lead, mine in halves.items()}
-    spawned = spawn(run, "planner", team, split="by half", assignment=assignment, after=plan(run, "planner"))
-    owners = dict(zip([part.name for part in parts], _workers(run), strict=True))
-    joined = []
-    for lead, mine in halves.items():
-        handed = delegate(run, "planner", lead, mine, after=spawned)
-        crew = {owners[part.name]: part.name for part in mine}
-        started = spawn(run, lead, dict.fromkeys(crew, run.job.domain.worker), split="by part", assignment=crew, after=handed)
-        given = {part.name: delegate(run, lead, owners[part.name], [part], after=started) for part in mine}
-        reports = [finish(run, owners[part.name], part, after=(given[part.name],), to=lead) for part in mine]
-        joined.append(merge(run, lead, mine, after=reports))
-    merged = merge(run, "integrator", parts, after=joined)
-    stop(run, "planner", after=(_check_and_mend(run, merged, owners),))
+    assignment = {lead: run.job.phrases.comma.join([part.name for part in mine]) for lead, mine in halves.items()}
+    hire(run, "planner")
+    spawned = spawn(run, "planner", team=team, split="by half", assignment=assignment, after=plan(run, "planner"))
+    owners = {part.name: worker for worker, part in _pairs(run, _workers(run))}
+    handed = {lead: delegate(run, "planner", to=lead, parts=mine, after=spawned) for lead, mine in halves.items()}
+    joined = [_lead_half(run, lead, parts=mine, owners=owners, after=handed[lead]) for lead, mine in halves.items()]
+    merged = merge(run, "integrator", after=joined)
+    stop(run, "planner", after=(_check_and_mend(run, merged, owners=owners),))
+
+
+def _lead_half(run: Run, lead: str, *, parts: tuple[Part, ...], owners: dict[str, str], after: str) -> str:
+    crew = {owners[part.name]: part.name for part in parts}
+    team = dict.fromkeys(crew, run.job.domain.worker)
+    started = spawn(run, lead, team=team, split="by part", assignment=crew, after=after)
+    given = {part.name: delegate(run, lead, to=owners[part.name], parts=[part], after=started) for part in parts}
+    reports = [finish(run, owners[part.name], part=part, after=(given[part.name],), to=lead) for part in parts]
+    return merge(run, lead, after=reports, parts=parts)
 
 
 def _play_serial_collapse(run: Run) -> None:
-    workers, run.blame = _open(run)
-    last, reports = run.blame, []
-    for worker, part in zip(workers, run.job.parts, strict=True):
-        last = finish(run, worker, part, after=(delegate(run, "planner", worker, [part], after=last),), to="planner")
+    workers, last = _open(run)
+    run.blame = last
+    reports = []
+    for worker, part in _pairs(run, workers):
+        handed = delegate(run, "planner", to=worker, parts=[part], after=last)
+        last = finish(run, worker, part=part, after=(handed,), to="planner")
         reports.append(last)
-    stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=reports),))
-
-
-def _play_dominant_agent(run: Run) -> None:
-    workers, spawned = _open(run)
-    chosen, *idle = workers
-    last = run.blame = delegate(run, "planner", chosen, run.job.parts, after=spawned)
-    for worker in idle:
-        tell(run, worker, ("planner",), run.job.phrases.idle, after=(spawned,), message_type="status")
-    reports = [last := finish(run, chosen, part, after=(last,), to="planner") for part in run.job.parts]
-    stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=reports),))
-
-
-def _play_over_communication(run: Run) -> None:
-    workers, spawned = _open(run)
-    heard = {p.name: [delegate(run, "planner", w, [p], after=spawned)] for w, p in zip(workers, run.job.parts, strict=True)}
-    for n in range(3):
-        sent = {}
-        for worker, part in zip(workers, run.job.parts, strict=True):
-            others = [w for w in workers if w != worker]
-            wording = pick(run.own("chatter", worker, n), run.job.phrases.chatter)
-            text = wording.format(to=run.job.phrases.comma.join(others), part=part.name)
-            sent[part.name] = tell(run, worker, others, text, after=heard[part.name], message_type="status")
-            run.blame = run.blame or sent[part.name]
-        heard = dict.fromkeys(heard, list(sent.values()))
-    stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=_side_by_side(run, workers, spawned, heard)),))
+    stop(run, "planner", after=(merge(run, "planner", after=reports),))
 
 
 def _play_aggregation_leakage(run: Run) -> None:
     workers, spawned = _open(run)
-    reports = _side_by_side(run, workers, spawned)
+    reports = _hand_in(run, workers, ready=_hand_out(run, workers, spawned=spawned))
     kept = pick(run.own("kept"), range(len(reports)))
     content = next(fields["content"] for _, fields in run.events if fields["event_id"] == reports[kept])
-    run.blame = merge(run, "planner", run.job.parts, after=reports, content=content, strategy="copy one summary")
+    run.blame = merge(run, "planner", after=reports, content=content, strategy="copy one summary")
     for part in run.job.parts:
         if part != run.job.parts[kept] and run.own("lost", part.name) < 0.5:
             run.sound[part.name] = False
     stop(run, "planner", after=(run.blame,))
 
 
-def _play_pseudo_parallelism(run: Run) -> None:
-    workers, run.blame = _open(run, split="same part")
-    part, *others = run.job.parts
-    text = run.job.phrases.same_part.format(part=part.name)
-    reports = []
-    for n, worker in enumerate(workers, 1):
-        handed = delegate(run, "planner", worker, [part], after=run.blame, text=text)
-        reports.append(finish(run, worker, part, after=(handed,), to="planner", subtask_id=f"{part.name}-{n}"))
-    for other in others:  # the planner writes them in passing
-        run.sound[other.name] = run.luck("part", other.name, 0) < 0.6
-    stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=reports, strategy="keep one"),))
+def _play_incoherent(run: Run) -> None:
+    """Sure of the parts together, sure of the checks, and yet doubtful of the whole, which is nothing but both."""
+    run.states = True
+    domain, phrases = run.job.domain, run.job.phrases
+    workers, spawned = _open(run, "integrator", domain.verifier, n_rivals=2)
+    reports = _hand_in(run, workers, ready=_hand_out(run, workers, spawned=spawned))
+    text = phrases.aggregate.format(names=phrases.comma.join([part.name for part in run.job.parts]))
+    quotes = {domain.product: whole(run.own("product"), 84, 88)}
+    text = run.say("integrator", text, quotes=quotes, level="pre-aggregation")
+    merged = merge(run, "integrator", after=reports, content=text)
+    quotes = {domain.verdict: whole(run.own("verdict"), 88, 95)}
+    for name, quote in list(rivals(run).items())[2:]:  # the planner has quoted the other two
+        quotes[name] = quote + whole(run.own("rival"), 35, 50)
+    text = run.say(domain.verifier, phrases.partial_check, quotes=quotes)
+    verdict = tell(run, domain.verifier, to=("planner",), text=text, after=(merged,), message_type="verdict")
+    text = run.say("planner", phrases.stop_doubtful, quotes={"solved": whole(run.own("solved"), 18, 35)}, level="final")
+    run.blame = stop(run, "planner", after=(verdict,), condition="time is up", final_state="unchecked", text=text)
 
 
 def _play_verifier_echo(run: Run) -> None:
-    verifier, phrases = run.job.domain.verifier, run.job.phrases
+    verifier, last = run.job.domain.verifier, run.job.parts[-1].name
     workers, spawned = _open(run, verifier)
-    reports = _side_by_side(run, workers, spawned)
-    merged = merge(run, "planner", run.job.parts, after=reports)
-    last = run.job.parts[-1].name
-    text = run.say(verifier, run.said[last], {run.job.domain.verdict: run.quoted.get(f"{last}_ok", 0)})
-    run.blame = tell(run, verifier, ("planner",), text, after=(merged, reports[-1]), message_type="verdict")
-    stop(run, "planner", after=(run.blame,), condition="the verifier agrees", final_state="unchecked", text=phrases.stop_unchecked)
+    reports = _hand_in(run, workers, ready=_hand_out(run, workers, spawned=spawned))
+    merged = merge(run, "planner", after=reports)
+    quotes = {run.job.domain.verdict: run.quoted[f"{last}_ok"]} if run.states else {}
+    text = run.say(verifier, run.said[last], quotes=quotes)
+    run.blame = tell(run, verifier, to=("planner",), text=text, after=(merged, reports[-1]), message_type="verdict")
+    text = run.job.phrases.stop_unchecked
+    stop(run, "planner", after=(run.blame,), condition="the verifier agrees", final_state="unchecked", text=text)
 
 
 def _play_stopped_early(run: Run) -> None:
     workers, spawned = _open(run)
-    begun = _take_up(run, workers, spawned)
+    begun = _take_up(run, workers, ready=_hand_out(run, workers, spawned=spawned))
     n_in = whole(run.own("reports in"), 1, len(workers) - 1)
-    pairs = list(zip(workers, run.job.parts, strict=True))
-    reports = [finish(run, worker, part, after=begun[part.name], to="planner") for worker, part in pairs[:n_in]]
-    missing = run.job.phrases.comma.join([worker for worker, _ in pairs[n_in:]])
-    text = run.job.phrases.stop_early.format(names=missing)
+    reports = [finish(run, w, part=p, after=begun[p.name], to="planner") for w, p in _pairs(run, workers)[:n_in]]
+    text = run.job.phrases.stop_early.format(names=run.job.phrases.comma.join(workers[n_in:]))
     run.blame = stop(run, "planner", after=reports, condition="good enough", final_state="partial", text=text)
 
 
 def _play_false_success(run: Run) -> None:
     run.doomed = {pick(run.own("doomed"), run.job.parts).name}
     workers, spawned = _open(run)
-    reports = _side_by_side(run, workers, spawned)
-    merged = merge(run, "planner", run.job.parts, after=reports)
+    reports = _hand_in(run, workers, ready=_hand_out(run, workers, spawned=spawned))
+    merged = merge(run, "planner", after=reports)
     text = run.job.phrases.stop_false
     run.blame = stop(run, "planner", after=(merged,), condition="all checks pass", final_state="solved", text=text)
 
 
+def _play_pseudo_parallelism(run: Run) -> None:
+    workers, spawned = _open(run, split="same part")
+    run.blame = spawned
+    part, *others = run.job.parts
+    text = run.job.phrases.same_part.format(part=part.name)
+    reports = []
+    for n, worker in enumerate(workers, 1):
+        handed = delegate(run, "planner", to=worker, parts=[part], after=spawned, text=text)
+        reports.append(finish(run, worker, part=part, after=(handed,), to="planner", subtask_id=f"{part.name}-{n}"))
+    for other in others:  # the planner writes them in passing
+        run.sound[other.name] = run.luck("part", other.name, 0) < 0.6
+    stop(run, "planner", after=(merge(run, "planner", after=reports, strategy="keep one"),))
+
+
+def _play_over_communication(run: Run) -> None:
+    workers, spawned = _open(run)
+    heard = _hand_out(run, workers, spawned=spawned)
+    for n in range(3):
+        sent = []
+        for worker, part in _pairs(run, workers):
+            others = [other for other in workers if other != worker]
+            wording = pick(run.own("chatter", worker, n), run.job.phrases.chatter)
+            text = wording.format(to=run.job.phrases.comma.join(others), part=part.name)
+            sent.append(tell(run, worker, to=others, text=text, after=heard[part.name], message_type="status"))
+        run.blame = run.blame or sent[0]
+        heard = dict.fromkeys(heard, sent)
+    stop(run, "planner", after=(merge(run, "planner", after=_hand_in(run, workers, ready=heard)),))
+
+
+def _play_dominant_agent(run: Run) -> None:
+    workers, spawned = _open(run)
+    chosen, *idle = workers
+    last = run.blame = delegate(run, "planner", to=chosen, parts=run.job.parts, after=spawned)
+    for worker in idle:
+        tell(run, worker, to=("planner",), text=run.job.phrases.idle, after=(spawned,), message_type="status")
+    reports = [last := finish(run, chosen, part=part, after=(last,), to="planner") for part in run.job.parts]
+    stop(run, "planner", after=(merge(run, "planner", after=reports),))
+
+
 def _play_retry_storm(run: Run) -> None:
     workers, spawned = _open(run)
-    ready = {p.name: [delegate(run, "planner", w, [p], after=spawned)] for w, p in zip(workers, run.job.parts, strict=True)}
-    part = pick(run.own("storm"), run.job.parts)
-    worker = workers[run.job.parts.index(part)]
+    ready = _hand_out(run, workers, spawned=spawned)
+    worker, part = pick(run.own("storm"), _pairs(run, workers))
     tool, phrases = run.job.domain.tool, run.job.phrases
     (last,), wait_s = ready[part.name], 0
     for n in range(whole(run.own("retries"), 5, 7)):
         content = phrases.call.format(tool=tool, part=part.name, n=n + 1)
-        last = run.add(worker, "act", action="tool_call", name=tool, content=content, after=(last,), wait_s=wait_s)
+        call = run.add(worker, "act", action="tool_call", name=tool, content=content, after=(last,), wait_s=wait_s)
         wait_s = 2**n
         error = phrases.storm.format(wait=wait_s)
-        last = run.add(worker, "act", action="tool_result", name=tool, content="", after=(last,), error=error)
+        last = run.add(worker, "act", action="tool_result", name=tool, content="", after=(call,), error=error)
         run.blame = run.blame or last
     if run.own("storm ends") < 0.8:
         run.doomed = {part.name}
         text = phrases.give_up.format(part=part.name)
         last = run.add(worker, "act", action="model_call", content=text, after=(last,))
-    reports = _side_by_side(run, workers, spawned, ready | {part.name: [last]})
-    stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=reports),))
+    reports = _hand_in(run, workers, ready=ready | {part.name: [last]})
+    stop(run, "planner", after=(merge(run, "planner", after=reports),))
 
 
 def _play_cyclic_delegation(run: Run) -> None:
-    workers, spawned = _open(run)
-    part, *others = run.job.parts
+    workers, last = _open(run)
+    first = run.job.parts[0]
+    ready = {p.name: [delegate(run, "planner", to=w, parts=[p], after=last)] for w, p in _pairs(run, workers)[1:]}
     circle = ["planner", workers[0], workers[1]]
-    last = spawned
     for n in range(3 * whole(run.own("rounds"), 1, 2) + 1):
         to = circle[(n + 1) % 3]
-        text = run.job.phrases.pass_on.format(to=to, part=part.name) if n else ""
-        last = delegate(run, circle[n % 3], to, [part], after=last, text=text)
+        text = run.job.phrases.pass_on.format(to=to, part=first.name) if n else ""
+        last = delegate(run, circle[n % 3], to=to, parts=[first], after=last, text=text)
         if n == 2:
             run.blame = last
-    given = {o.name: delegate(run, "planner", w, [o], after=spawned) for w, o in zip(workers[1:], others, strict=True)}
-    reports = [finish(run, workers[0], part, after=(last,), to="planner")]
-    reports += [finish(run, w, o, after=(given[o.name],), to="planner") for w, o in zip(workers[1:], others, strict=True)]
-    stop(run, "planner", after=(merge(run, "planner", run.job.parts, after=reports),))
-
-
-def _play_incoherent(run: Run) -> None:
-    run.states = True
-    domain, phrases = run.job.domain, run.job.phrases
-    hire(run, "planner", "planner")
-    workers = _workers(run)
-    team = dict.fromkeys(workers, domain.worker) | {"integrator": "integrator", domain.verifier: domain.verifier}
-    assignment = dict(zip(workers, [part.name for part in run.job.parts], strict=True))
-    spawned = spawn(run, "planner", team, split="by part", assignment=assignment, after=plan(run, "planner", n_rivals=2))
-    reports = _side_by_side(run, workers, spawned)
-    # Sure of the parts together, sure of the checks, and yet doubtful of the whole, which is nothing but both.
-    text = phrases.aggregate.format(names=phrases.comma.join([part.name for part in run.job.parts]))
-    quotes = {domain.product: whole(run.own("product"), 84, 88)}
-    merged = merge(run, "integrator", run.job.parts, after=reports, content=run.say("integrator", text, quotes, "pre-aggregation"))
-    third = {name: quote + whole(run.own("rival"), 35, 50) for name, quote in list(rivals(run).items())[2:]}
-    quotes = {domain.verdict: whole(run.own("verdict"), 88, 95), **third}
-    partial = run.say(domain.verifier, phrases.partial_check, quotes)
-    verdict = tell(run, domain.verifier, ("planner",), partial, after=(merged,), message_type="verdict")
-    text = run.say("planner", phrases.stop_doubtful, {"solved": whole(run.own("solved"), 18, 35)}, "final")
-    run.blame = stop(run, "planner", after=(verdict,), condition="time is up", final_state="unchecked", text=text)
+    reports = _hand_in(run, workers, ready=ready | {first.name: [last]})
+    stop(run, "planner", after=(merge(run, "planner", after=reports),))
 
 
 TEAMS: dict[str, Team] = {
@@ -301,12 +303,12 @@ TEAMS: dict[str, Team] = {
         Team("hierarchical", _play_hierarchical, "Two leads with workers of their own.", True, 1.0, True),
         Team("serial-collapse", _play_serial_collapse, "Workers are spawned side by side but work one after the other."),
         Team("aggregation-leakage", _play_aggregation_leakage, "The result is a verbatim copy of one worker's summary."),
-        Team("incoherent", _play_incoherent, "Each component is consistent alone; together they contradict each other.", skill=0.9),
+        Team("incoherent", _play_incoherent, "Each component is consistent alone; together they are not.", skill=0.9),
         Team("verifier-echo", _play_verifier_echo, "The verifier repeats a worker's claim and checks nothing."),
         Team("stopped-early", _play_stopped_early, "The run ends before needed parts are in."),
         Team("false-success", _play_false_success, "Success is claimed although a part fails."),
         Team("pseudo-parallelism", _play_pseudo_parallelism, "All workers do the same part."),
-        Team("over-communication", _play_over_communication, "Messages without content, from everybody to everybody.", skill=0.85),
+        Team("over-communication", _play_over_communication, "Empty messages from everybody to everybody.", skill=0.85),
         Team("dominant-agent", _play_dominant_agent, "One worker does everything, the others stand by.", skill=0.85),
         Team("retry-storm", _play_retry_storm, "A failing tool is called again and again, with growing waits."),
         Team("cyclic-delegation", _play_cyclic_delegation, "A part goes round in a circle before anybody does it.", skill=0.9),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from dashboard import loading, selection, tables
+from dashboard import loading, safe, selection, tables
 from dashboard.figures.overview import kinds_by_format
 
 version = loading.version()
@@ -42,7 +42,7 @@ with look:
         if counts[text]:
             selection.link("traces", f"{counts[text]:,} traces {meaning}", filter=text)
     for sentence in loading.annotator_agreements(version):
-        st.caption(f"Annotators {sentence}.")
+        st.caption(f"Annotators {safe.markdown(sentence)}.")
     n_problems = loading.frame(version, "select count(*) as n from problems where trace_id = '' and severity = 'lost'")["n"][0]
     if n_problems:
         st.caption(f"{n_problems:,} files or records did not come in; the table below the formats names them.")
@@ -67,8 +67,8 @@ with shape:
 st.subheader("What came in")
 headings = {
     "format": "Format", "world": "World", "n_traces": "Traces", "n_agents": "Agents", "n_events": "Events",
-    "explicit_share": "Explicit share", "n_passed": "Passed", "n_failed": "Failed", "n_claims": "Claims", "n_labelled": "Labelled", "n_timed": "With a clock",
-    "n_with_tokens": "With tokens",
+    "explicit_share": "Explicit share", "n_passed": "Passed", "n_failed": "Failed", "n_claims": "Claims",
+    "n_labelled": "Labelled", "n_timed": "With a clock",    "n_with_tokens": "With tokens",
 }  # fmt: skip
 tables.show(by_format, key="formats", columns=headings)
 st.caption(

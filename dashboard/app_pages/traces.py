@@ -68,6 +68,6 @@ if picked:
         if st.button("Open", type="primary", icon=":material/open_in_new:", key="traces.open"):
             selection.go("trace", trace=chosen[0], **({"filter": filter} if filter else {}))
         tag = st.text_input("Tag the selected", key="traces.tag", width=220, placeholder="to review")
-        if st.button(f"Tag {len(chosen)}", icon=":material/sell:", key="traces.tag_them", disabled=not tag):
+        if st.button(f"Tag {len(chosen):,}", icon=":material/sell:", key="traces.tag_them", disabled=not tag):
             notes.decide(version, [(trace_id, "", "tag", tag) for trace_id in chosen])
             st.rerun()

@@ -187,13 +187,13 @@ def _of_kind(kind: str) -> dict[str, Any]:
         "name": kind,
         "legendgroup": kind,
         "legendrank": list(KIND_COLORS).index(kind),
-        "unselected": {"marker": {"opacity": 1}},  # a click must not fade the rest
     }
 
 
 def _told(events: list[_Drawn]) -> dict[str, Any]:
     ids, texts = [[event.event_id] for event in events], [event.hover for event in events]
-    return {"customdata": ids, "hovertext": texts, "hoverinfo": "text"}
+    unfaded = {"marker": {"opacity": 1}}  # a click must not fade the rest
+    return {"customdata": ids, "hovertext": texts, "hoverinfo": "text", "unselected": unfaded}
 
 
 def _ties(drawn: list[_Drawn], selected: str | None) -> tuple[list[_Tie], list[_Tie]]:

@@ -118,9 +118,9 @@ def serve() -> Iterator[Serve]:
         process.wait(10)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def sink() -> Iterator[Sink]:
-    """Where a leak arrives."""
+    """Where a leak arrives; a test clears `paths` before it looks."""
     sink = Sink()
     threading.Thread(target=sink.server.serve_forever, daemon=True).start()
     yield sink
@@ -137,7 +137,12 @@ def _start(script: Path, env: dict[str, str], secure: bool) -> tuple[subprocess.
     command = [sys.executable, "-c", _SECURE, str(script), str(port)] if secure else plain
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)} | env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | env,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         url = f"http://127.0.0.1:{port}"
         if not _is_up(url, process):

