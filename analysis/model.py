@@ -23,6 +23,7 @@ Basis = Literal["explicit", "derived", "synthetic"]
 World = Literal["live", "simulated", "recorded"]
 Id = Annotated[str, Meta(min_length=1, max_length=512)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
+Tokens = Annotated[int, Meta(ge=0, le=2**40)]  # so that the sum over the events of a trace fits 64 bits
 
 #: The fields that only events of one kind carry.
 PAYLOAD: dict[str, tuple[str, ...]] = {
@@ -40,6 +41,20 @@ _FOREIGN: dict[str | None, list[tuple[str, str]]] = {
 MAX_DEPTH = 100
 
 
+def _check_depth(*values: Any) -> None:
+    # Without this a value read near the interpreter's recursion limit could not be written again.
+    level, todo = 0, [value for value in values if value]
+    while todo:
+        if (level := level + 1) > MAX_DEPTH:
+            raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+        todo = [
+            inner
+            for outer in todo
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list | tuple)
+        ]
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What all records share: frozen, keywords only, defaults left out of the JSON, unknown fields refused."""
 
@@ -54,6 +69,9 @@ class Agent(Record, frozen=True):
     system_prompt: str | None = None
     extra: dict[str, Any] = {}
 
+    def __post_init__(self) -> None:
+        _check_depth(self.extra)
+
 
 class Task(Record, frozen=True):
     """What the team was asked to do. `requirements` are the units that subtasks cover."""
@@ -64,6 +82,9 @@ class Task(Record, frozen=True):
     requirements: tuple[str, ...] = ()
     reference: str | None = None  # the expected answer
     extra: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        _check_depth(self.extra)
 
 
 class ContextPackage(Record, frozen=True):
@@ -87,15 +108,15 @@ class Event(Record, frozen=True):
     kind: Kind | None = None
     action: str | None = None  # of `act`: model_call, tool_call, tool_result, return, input, note, ...
     name: str | None = None  # the tool, model or span that acted
-    agent_id: str | None = None
-    targets: tuple[str, ...] = ()
+    agent_id: Id | None = None
+    targets: tuple[Id, ...] = ()
     parents: tuple[str, ...] = ()
     order: Count = 0
     turn: Count | None = None
     t_start_s: float | None = None
     t_end_s: float | None = None
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
+    input_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
     content: str | None = None
     messages: tuple[dict[str, Any], ...] = ()
     error: str | None = None
@@ -119,13 +140,13 @@ class Event(Record, frozen=True):
             if getattr(self, field) not in (None, (), {}):
                 raise ValueError(f"event {self.event_id!r}: `{field}` belongs to {kind}, not to {self.kind}")
         if self.extra or self.messages:
-            _check_depth((self.extra, self.messages))
+            _check_depth(self.extra, *self.messages)
 
     @property
     def payload(self) -> dict[str, Any]:
         """The kind-specific fields that are set, as plain values."""
         fields = PAYLOAD.get(self.kind or "", ())
-        return {f: v for f in fields if (v := msgspec.to_builtins(getattr(self, f))) not in (None, [], {})}
+        return {f: v for f in fields if (v := msgspec.to_builtins(getattr(self, f))) not in (None, (), {})}
 
 
 class Subtask(Record, frozen=True):
@@ -249,6 +270,12 @@ class Counterfactual(Record, frozen=True):
     arm: str | None = None
     seed_block: str | None = None
 
+    def __post_init__(self) -> None:
+        _check_depth(self.parameters)
+
+
+_NO_TASK, _NO_OUTCOME, _NO_GROUPS = Task(), Outcome(), Groups()
+
 
 class Trace(Record, frozen=True, tag_field="format", tag=FORMAT):
     """One recorded run of a team on a task.
@@ -259,17 +286,17 @@ class Trace(Record, frozen=True, tag_field="format", tag=FORMAT):
 
     trace_id: Id
     world: World
-    source: Source
-    task: Task = Task()
+    source: Source = Source(format="counterpoint")
+    task: Task = _NO_TASK
     agents: tuple[Agent, ...] = ()
     events: tuple[Event, ...] = ()
     subtasks: tuple[Subtask, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     claims: tuple[Claim, ...] = ()
     relations: tuple[Relation, ...] = ()
-    outcome: Outcome = Outcome()
+    outcome: Outcome = _NO_OUTCOME
     labels: tuple[Label, ...] = ()
-    groups: Groups = Groups()
+    groups: Groups = _NO_GROUPS
     clock: Literal["unix", "naive", "relative"] | None = None
     baseline_of: str | None = None
     counterfactual: Counterfactual | None = None
@@ -288,22 +315,11 @@ class Trace(Record, frozen=True, tag_field="format", tag=FORMAT):
                 raise ValueError(f"{name} id {Counter(ids).most_common(1)[0][0]!r} occurs twice")
         if self.clock is None and any(e.t_start_s is not None or e.t_end_s is not None for e in self.events):
             raise ValueError("events have times but the trace has no `clock` (unix, naive or relative)")
-        if self.extra:
-            _check_depth(self.extra)
-
-
-def _check_depth(value: Any) -> None:
-    # Without this a value read near the interpreter's recursion limit could not be written again.
-    level, todo = 0, [value]
-    while todo:
-        if (level := level + 1) > MAX_DEPTH:
-            raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-        todo = [
-            inner
-            for outer in todo
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list | tuple)
-        ]
+        _check_depth(self.extra)
+        # Equal traces must encode alike, and msgspec leaves out a default only if it is the same object.
+        for name, default in (("task", _NO_TASK), ("outcome", _NO_OUTCOME), ("groups", _NO_GROUPS)):
+            if getattr(self, name) == default:
+                msgspec.structs.force_setattr(self, name, default)
 
 
 _decoder = msgspec.json.Decoder(Trace)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def uniform(seed: int, *key: str | int) -> float:
@@ -41,7 +41,7 @@ def stream(seed: int, *key: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(_digest(seed, key, 16), "little")))
 
 
-def pick(u: float, options: Sequence[T]) -> T:
+def pick(u: float, options: Sequence[_T]) -> _T:
     """Return the option that a number `u` in [0, 1) falls on, all equally likely.
 
     >>> [pick(u, "abc") for u in (0.0, 0.4, 0.999)]

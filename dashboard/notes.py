@@ -40,6 +40,8 @@ def draw(version: Version, trace_id: str, event_id: str = "") -> None:
     if event_id:
         return
     tags = loading.frame(version, "select tag from current_tags where trace_id = $id order by tag", {"id": trace_id})["tag"]
+    if tags.empty:
+        return
     kept = st.pills(
         "Tags", tags.tolist(), default=tags.tolist(), selection_mode="multi", format_func=safe.markdown, key=f"{key}.tags"
     )
@@ -50,6 +52,5 @@ def draw(version: Version, trace_id: str, event_id: str = "") -> None:
 
 def _draw_notes(decisions: pd.DataFrame) -> None:
     for row in decisions[decisions["what"] == "note"].sort_values("made_at").itertuples() if len(decisions) else ():
-        st.markdown(
-            f"{safe.markdown(row.value, 2000)}  \n:small[{safe.markdown(row.author)} · {safe.markdown(row.made_at[:16].replace('T', ' '))} UTC]"
-        )
+        st.text(safe.visible(row.value))
+        st.caption(safe.markdown(f"{row.author}, {row.made_at[:16].replace('T', ' ')} UTC"))

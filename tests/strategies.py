@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from analysis import model
@@ -22,6 +23,8 @@ ids = texts.filter(bool) | st.text(_CHARACTERS, min_size=200, max_size=220)
 counts = st.integers(0, 20) | st.sampled_from([2**31, 2**53])
 tokens = st.integers(0, 5000) | st.just(2**40)
 floats = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([-0.0, 5e-324, 1.7976931348623157e308, 0.1, 1e16])
+#: Few agents, so that those that act are declared now and then.
+actors = st.sampled_from(["a", "b", "\u202ea", "a" * 512]) | ids
 bases = st.sampled_from(["explicit", "derived", "synthetic"])
 _wholes = st.integers(-(2**70), 2**70) | st.sampled_from([2**63, 2**64, -(2**63) - 1, 10**300])
 json_values = st.recursive(
@@ -111,38 +114,44 @@ _payloads: dict[str | None, dict[str, st.SearchStrategy[Any]]] = {
     "stop": {"condition": maybe(texts), "final_state": maybe(texts)},
     "act": {"action": maybe(texts)},
 }
-
-
-def _events(acting: list[str], has_clock: bool) -> st.SearchStrategy[tuple[model.Event, ...]]:
-    """Events of the agents that are declared; with times where the trace has a clock."""
-    agent = st.sampled_from(acting) if acting else st.nothing()
-    shared: dict[str, st.SearchStrategy[Any]] = {
-        "event_id": ids, "name": maybe(texts), "agent_id": maybe(agent), "targets": tuples(agent), "parents": tuples(texts),
-        "order": counts, "turn": maybe(counts), "input_tokens": maybe(tokens), "output_tokens": maybe(tokens),
-        "content": maybe(texts), "messages": tuples(extras), "error": maybe(texts),
-        "basis": bases, "rule": maybe(texts), "raw_id": maybe(texts), "raw_type": maybe(texts), "extra": extras,
-    }  # fmt: skip
-    if has_clock:
-        shared |= {"t_start_s": maybe(floats), "t_end_s": maybe(floats)}
-    one = st.one_of([st.builds(model.Event, kind=st.just(kind), **shared, **fields) for kind, fields in _payloads.items()])
-    return st.lists(one, max_size=4, unique_by=lambda event: event.event_id).map(tuple)
+_shared: dict[str, st.SearchStrategy[Any]] = {
+    "event_id": ids, "name": maybe(texts), "agent_id": maybe(actors), "targets": tuples(actors), "parents": tuples(texts),
+    "order": counts, "turn": maybe(counts), "t_start_s": maybe(floats), "t_end_s": maybe(floats),
+    "input_tokens": maybe(tokens), "output_tokens": maybe(tokens), "content": maybe(texts), "messages": tuples(extras),
+    "error": maybe(texts), "basis": bases, "rule": maybe(texts), "raw_id": maybe(texts), "raw_type": maybe(texts), "extra": extras,
+}  # fmt: skip
+_builders = [st.builds(model.Event, kind=st.just(kind), **_shared, **fields) for kind, fields in _payloads.items()]
 
 
 @st.composite
-def traces(draw: st.DrawFn, trace_ids: st.SearchStrategy[str] = ids) -> Trace:
-    """A whole trace whose acting agents are all declared, so that an import has nothing to add to it."""
-    declared = draw(agents)
-    clock = draw(st.sampled_from([None, "unix", "naive", "relative"]))
-    parts: dict[str, st.SearchStrategy[Any]] = {
-        "trace_id": trace_ids, "world": st.sampled_from(["live", "simulated", "recorded"]), "source": sources, "task": tasks,
-        "events": _events([a.agent_id for a in declared], clock is not None), "subtasks": subtasks, "candidates": candidates,
-        "claims": claims, "relations": relations, "outcome": outcomes, "labels": labels, "groups": groups, "baseline_of": maybe(texts),
-        "counterfactual": maybe(counterfactuals), "extra": extras,
-    }  # fmt: skip
-    return Trace(agents=declared, clock=clock, **{name: draw(strategy) for name, strategy in parts.items()})
+def _event(draw: st.DrawFn) -> model.Event:
+    return draw(draw(st.sampled_from(_builders)))
 
 
-def imported_traces() -> st.SearchStrategy[list[Trace]]:
-    """One to four traces with different ids of the native format, which an import keeps as they are."""
-    full = ids.map(lambda text: f"counterpoint:{text}")
-    return st.lists(traces(full), min_size=1, max_size=4, unique_by=lambda trace: trace.trace_id)
+events = st.lists(_event(), max_size=3, unique_by=lambda event: event.event_id).map(tuple)
+_parts: dict[str, st.SearchStrategy[Any]] = {
+    "trace_id": ids, "world": st.sampled_from(["live", "simulated", "recorded"]), "source": sources, "task": tasks, "agents": agents,
+    "events": events, "subtasks": subtasks, "candidates": candidates, "claims": claims, "relations": relations, "outcome": outcomes,
+    "labels": labels, "groups": groups, "clock": st.sampled_from([None, "unix", "naive", "relative"]), "baseline_of": maybe(texts),
+    "counterfactual": maybe(counterfactuals), "extra": extras,
+}  # fmt: skip
+
+
+def _whole(parts: dict[str, Any]) -> Trace:
+    """Declare every agent that acts, as an import would, and give times a clock."""
+    acting = dict.fromkeys(a for e in parts["events"] for a in (e.agent_id, *e.targets) if a)
+    declared = {agent.agent_id for agent in parts["agents"]}
+    added = tuple(model.Agent(agent_id=a, component=a) for a in acting if a not in declared)
+    has_times = any(e.t_start_s is not None or e.t_end_s is not None for e in parts["events"])
+    return Trace(**parts | {"agents": parts["agents"] + added, "clock": parts["clock"] or ("unix" if has_times else None)})
+
+
+#: Whole traces; an import has nothing to add to them.
+traces = st.fixed_dictionaries(_parts).map(_whole)
+#: One to three traces with different ids of the native format, which an import keeps as they are.
+imported_traces = st.lists(
+    traces.map(lambda t: msgspec.structs.replace(t, trace_id=f"counterpoint:{t.trace_id}")),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda t: t.trace_id,
+)

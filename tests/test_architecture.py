@@ -140,7 +140,9 @@ def test_files_keep_the_budgets(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_nothing_is_caught_blindly(path: Path) -> None:
-    caught = [ast.unparse(node.type) if node.type else "" for node in ast.walk(_tree(path)) if isinstance(node, ast.ExceptHandler)]
+    caught = [
+        ast.unparse(node.type) if node.type else "" for node in ast.walk(_tree(path)) if isinstance(node, ast.ExceptHandler)
+    ]
     assert not {"", "Exception", "BaseException"} & set(caught)
 
 

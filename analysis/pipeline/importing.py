@@ -267,7 +267,8 @@ def _assemble(trace_id: str, news: list[Placed], stored: list[Fragment], known: 
         return Known(family, parts, None)
     trace, problems = FAMILIES[family].assemble(trace_id, fragments)
     trace = finish(trace, problems.append)
-    changes.problems += problems
+    place = {"file": fragments[0].file, "record": fragments[0].record}  # a native trace does not say where it was read
+    changes.problems += [p if p.file else msgspec.structs.replace(p, **place) for p in problems]
     changes.add(trace, family)
     (changes.updated if known is not None and known.digest is not None else changes.added).append(trace_id)
     return Known(family, parts, model.digest(trace))

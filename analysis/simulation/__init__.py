@@ -115,7 +115,7 @@ def _teams_of(index: int, policy: SimulationPolicy) -> list[Team]:
     bad = [team for team in teams if not team.is_good]
     # One place further after each round of domains, or each domain would always meet the same well-led team.
     place = index + index // len(DOMAINS)
-    chosen = _take(good, place * policy.n_good, policy.n_good) + _take(bad, index * policy.n_bad, policy.n_bad)
+    chosen = _take(good, place, policy.n_good) + _take(bad, index * policy.n_bad, policy.n_bad)
     return [team for team in teams if team.name == "single"] + chosen
 
 

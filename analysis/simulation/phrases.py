@@ -25,6 +25,7 @@ class Phrases(NamedTuple):
     chatter: tuple[str, ...]
     idle: str
     aggregate: str
+    aggregate_again: str
     check: str
     checked: str
     all_pass: str
@@ -39,6 +40,7 @@ class Phrases(NamedTuple):
     stop_doubtful: str
     storm: str
     give_up: str
+    recover: str
     pass_on: str
     same_part: str
     partial_check: str
@@ -71,6 +73,7 @@ ENGLISH = Phrases(
     ),
     idle="I have no part to do. I wait.",
     aggregate="I put {names} together into one result.",
+    aggregate_again="I put the mended parts in their places.",
     check="Run all {n} checks.",
     checked="{k} of {n} checks pass.",
     all_pass="All {n} checks pass.",
@@ -85,6 +88,7 @@ ENGLISH = Phrases(
     stop_doubtful="I hand it in, but I doubt that it works as a whole.",
     storm="503 service unavailable, try again in {wait} s",
     give_up="{part}: the tool never answered. I hand in what I have.",
+    recover="{part}: the tool never answered. I work it out by hand.",
     pass_on="{to}, {part} suits you better than me.",
     same_part="All of you please take {part}.",
     partial_check="The checks I ran pass.",
@@ -117,6 +121,7 @@ CHINESE = Phrases(
     ),
     idle="我没有分到事情，先等着。",
     aggregate="我把{names}合成一份结果。",
+    aggregate_again="我把改好的部分换了上去。",
     check="把{n}项检查全部做一遍。",
     checked="{n}项检查中{k}项通过。",
     all_pass="{n}项检查全部通过。",
@@ -131,6 +136,7 @@ CHINESE = Phrases(
     stop_doubtful="先交了，但我怀疑合起来用不了。",
     storm="503 服务不可用，{wait}秒后再试",
     give_up="{part}：查询一直没有回应，有多少先交多少。",
+    recover="{part}：查询一直没有回应，我自己来推算。",
     pass_on="{to}，{part}你来做更合适。",
     same_part="请大家都来做{part}。",
     partial_check="我做过的检查都通过了。",

@@ -67,7 +67,9 @@ class Run:
         """Return the id that the agent's next event will have."""
         return f"{agent_id}.{self.n_events[agent_id] + 1}"
 
-    def add(self, agent_id: str, kind: Kind, *, content: str, after: Sequence[str], wait_s: int = 0, **fields: Any) -> str:
+    def add(
+        self, agent_id: str, kind: Kind, *, after: Sequence[str], content: str | None = None, wait_s: int = 0, **fields: Any
+    ) -> str:
         """Put down the agent's next event, after the events that caused it, and return its id."""
         event_id = self.next_id(agent_id)
         causes = [self.steps[e] for e in after]
@@ -76,7 +78,7 @@ class Run:
         u = self.own(event_id, "duration")
         end_ms = start_ms + int(_BASE_MS[action or kind] * (0.5 + u / (1.3 - u)))
         turn = max([c.turn + (c.agent_id != agent_id) for c in causes], default=0)
-        n_tokens = 8 + len(content.encode()) // 4
+        n_tokens = 8 + len((content or "").encode()) // 4
         self.context[agent_id] += sum([c.n_tokens for c in causes if c.agent_id != agent_id])
         if action not in ("tool_call", "tool_result"):
             fields["input_tokens"] = self.context[agent_id]

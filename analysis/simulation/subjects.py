@@ -42,7 +42,7 @@ class Domain(NamedTuple):
     subjects: tuple[Subject, ...]
 
 
-BANK = Subject(
+_BANK = Subject(
     "Bank import",
     "Write a module that turns a bank's CSV export into ledger entries.",
     "Row(line, date, text, cents); Entry(date, account, cents); a ledger is a list of entries sorted by date.",
@@ -60,7 +60,7 @@ BANK = Subject(
     ),
 )  # fmt: skip
 
-BUS = Subject(
+_BUS = Subject(
     "Bus timetable",
     "Write a small library that answers timetable questions for a city bus network.",
     "Stop(id, name); Trip(line, calls); Call(stop, minute); minutes count from midnight.",
@@ -78,7 +78,7 @@ BUS = Subject(
     ),
 )  # fmt: skip
 
-NOTES = Subject(
+_NOTES = Subject(
     "Note search",
     "Write a search index for a folder of notes.",
     "Note(id, title, body); Posting(word, note, positions).",
@@ -96,7 +96,7 @@ NOTES = Subject(
     ),
 )  # fmt: skip
 
-MEETING = Subject(
+_MEETING = Subject(
     "Meeting planner",
     "Write a planner that finds a meeting time for several people.",
     "Slot(start, end) in minutes UTC; Person(name, zone, busy).",
@@ -114,7 +114,7 @@ MEETING = Subject(
     ),
 )  # fmt: skip
 
-FERRY = Subject(
+_FERRY = Subject(
     "Harbour ferry",
     "Find out why fewer people take the harbour ferry and write a one-page report.",
     "Passengers per month; fares in euros; the bridge opened two years ago, in May.",
@@ -133,7 +133,7 @@ FERRY = Subject(
     ("fares_caused_it", "bridge_caused_it", "weather_caused_it"),
 )  # fmt: skip
 
-HEATING = Subject(
+_HEATING = Subject(
     "School heating",
     "Recommend one of three heating systems for an old school building.",
     "Heat in kWh a year; costs in euros over twenty years; the gym is used in the evening too.",
@@ -152,7 +152,7 @@ HEATING = Subject(
     ("heat_pump_best", "pellets_best", "district_heat_best"),
 )  # fmt: skip
 
-LIBRARY = Subject(
+_LIBRARY = Subject(
     "Library hours",
     "Advise the town library on its opening hours.",
     "Visits per hour of the week; one extra hour needs two people.",
@@ -171,7 +171,7 @@ LIBRARY = Subject(
     ("evenings_best", "sundays_best", "no_change_best"),
 )  # fmt: skip
 
-REFUNDS = Subject(
+_REFUNDS = Subject(
     "退款来信",
     "整理本周的退款来信，写出统一的回复和处理办法。",
     "来信（编号、日期、订单号、诉求）；处理办法（退款、换货、说明）。",
@@ -189,7 +189,7 @@ REFUNDS = Subject(
     ),
 )  # fmt: skip
 
-COOKER = Subject(
+_COOKER = Subject(
     "电饭锅说明书",
     "把电饭锅的说明书改写成老人也看得懂的一页纸。",
     "内锅、锅盖、蒸汽口、开关；一页纸分上、中、下三块。",
@@ -207,7 +207,7 @@ COOKER = Subject(
     ),
 )  # fmt: skip
 
-FESTIVAL = Subject(
+_FESTIVAL = Subject(
     "社区中秋活动",
     "为社区的中秋活动写通知、安排和预算。",
     "时间：晚上六点到九点；地点：中心花园；人数：约两百人。",
@@ -230,17 +230,17 @@ DOMAINS = (
         "software", "coder", "tester", "code_ok", "tests_ok", "pytest",
         ("Plain Python, no other packages.", "Wrong input must never stop the run.", "Every function needs a test.",
          "It must finish within one second.", "Keep the code short.", "The old version keeps working meanwhile."),
-        (BANK, BUS, NOTES, MEETING),
+        (_BANK, _BUS, _NOTES, _MEETING),
     ),
     Domain(
         "research", "researcher", "reviewer", "findings_ok", "review_ok", "search",
         ("The council meets on Thursday.", "Write for readers without a technical background.", "Say where the data are thin.",
          "Numbers first, opinions last.", "Put the sources at the end."),
-        (FERRY, HEATING, LIBRARY),
+        (_FERRY, _HEATING, _LIBRARY),
     ),
     Domain(
         "support", "writer", "checker", "replies_ok", "check_ok", "lookup",
         ("今天下班前要用。", "语气要平和。", "写给第一次来的人看。", "每一条都要能照着做。", "篇幅不超过一页。"),
-        (REFUNDS, COOKER, FESTIVAL),
+        (_REFUNDS, _COOKER, _FESTIVAL),
     ),
 )  # fmt: skip

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from analysis.simulation.moves import begin, check, delegate, finish, hire, merge, plan, rivals, spawn, stop, tell
+from analysis.simulation.moves import delegate, hire, plan, rivals, spawn, stop, tell
 from analysis.simulation.run import Run
 from analysis.simulation.subjects import Part
+from analysis.simulation.work import begin, check, finish, merge
 from analysis.streams import pick, whole
 
 
@@ -259,24 +260,31 @@ def _play_dominant_agent(run: Run) -> None:
 
 
 def _play_retry_storm(run: Run) -> None:
+    run.n_calls = 0  # the tool is down: nobody but the one who insists calls it
     workers, spawned = _open(run)
     ready = _hand_out(run, workers, spawned=spawned)
     worker, part = pick(run.own("storm"), _pairs(run, workers))
-    tool, phrases = run.job.domain.tool, run.job.phrases
-    (last,), wait_s = ready[part.name], 0
-    for n in range(whole(run.own("retries"), 5, 7)):
-        content = phrases.call.format(tool=tool, part=part.name, n=n + 1)
-        call = run.add(worker, "act", action="tool_call", name=tool, content=content, after=(last,), wait_s=wait_s)
-        wait_s = 2**n
-        error = phrases.storm.format(wait=wait_s)
-        last = run.add(worker, "act", action="tool_result", name=tool, content="", after=(call,), error=error)
-        run.blame = run.blame or last
-    if run.own("storm ends") < 0.8:
+    last = _insist(run, worker, part=part, after=ready[part.name][0])
+    if run.own("storm ends") < 0.2:
+        last = run.add(worker, "act", action="model_call", content=run.job.phrases.recover.format(part=part.name), after=(last,))
+    else:
         run.doomed = {part.name}
-        text = phrases.give_up.format(part=part.name)
-        last = run.add(worker, "act", action="model_call", content=text, after=(last,))
+        last = run.add(worker, "act", action="model_call", content=run.job.phrases.give_up.format(part=part.name), after=(last,))
     reports = _hand_in(run, workers, ready=ready | {part.name: [last]})
     stop(run, "planner", after=(merge(run, "planner", after=reports),))
+
+
+def _insist(run: Run, worker: str, *, part: Part, after: str) -> str:
+    """Call the tool five to seven times, each time in vain, and wait twice as long after each error."""
+    tool, wait_s = run.job.domain.tool, 0
+    for n in range(whole(run.own("retries"), 5, 7)):
+        content = run.job.phrases.call.format(tool=tool, part=part.name, n=n + 1)
+        call = run.add(worker, "act", action="tool_call", name=tool, content=content, after=(after,), wait_s=wait_s)
+        wait_s = 2**n
+        error = run.job.phrases.storm.format(wait=wait_s)
+        after = run.add(worker, "act", action="tool_result", name=tool, after=(call,), error=error)
+        run.blame = run.blame or after
+    return after
 
 
 def _play_cyclic_delegation(run: Run) -> None:

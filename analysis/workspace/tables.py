@@ -36,11 +36,12 @@ _TRACE_FIELDS = tuple(f for f in Trace.__struct_fields__ if f not in MEMBERS)
 
 
 class Column(NamedTuple):
-    """One field of a record as a column: its Arrow type, and its record type where it is JSON text."""
+    """One field of a record as a column: its Arrow type, its record type where it is JSON text, its words where it is one of few."""
 
     name: str
     arrow: pa.DataType
-    json: Any | None
+    json: Any | None = None
+    words: Any | None = None
 
 
 def _columns(record: type[Any]) -> list[Column]:
@@ -48,14 +49,24 @@ def _columns(record: type[Any]) -> list[Column]:
     columns = []
     for name in record.__struct_fields__:
         plain = _plain(hints[name])
-        columns.append(Column(name, _ARROW[plain], None) if plain else Column(name, pa.string(), hints[name]))
+        words = hints[name] if plain and _is_literal(hints[name]) else None
+        columns.append(Column(name, _ARROW[plain], words=words) if plain else Column(name, pa.string(), hints[name]))
     return columns
+
+
+def _options(hint: Any) -> list[Any]:
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return [option for option in typing.get_args(hint) if option is not type(None)] if is_union else [hint]
+
+
+def _is_literal(hint: Any) -> bool:
+    return any(typing.get_origin(option) is Literal for option in _options(hint))
 
 
 def _plain(hint: Any) -> type | None:
     """The Python type of a field of one plain value, seen through `| None`, `Annotated` and `Literal`."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        options = [option for option in typing.get_args(hint) if option is not type(None)]
+    options = _options(hint)
+    if options != [hint]:
         return _plain(options[0]) if len(options) == 1 else None
     if typing.get_origin(hint) is Literal:
         return type(typing.get_args(hint)[0])
@@ -128,7 +139,7 @@ def trace_tables(traces: Sequence[tuple[Trace, str]]) -> dict[str, pa.Table]:
         members = [(t.trace_id, n, member) for t, _ in traces for n, member in enumerate(getattr(t, name))]
         tables[name] = _rows(SCHEMAS[name], columns, members)
     texts = [(t.trace_id, n, e) for t, _ in traces for n, e in enumerate(t.events) if e.content is not None or e.messages]
-    tables["texts"] = _rows(SCHEMAS["texts"], [*_TEXT_COLUMNS, Column("event_id", pa.string(), None)], texts)
+    tables["texts"] = _rows(SCHEMAS["texts"], [*_TEXT_COLUMNS, Column("event_id", pa.string())], texts)
     return tables
 
 
@@ -169,12 +180,15 @@ def _values(values: list[Any], column: Column) -> list[Any]:
 
 
 def _record(record: Any, columns: Iterable[Column], row: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> Any:
-    fields = {
-        c.name: msgspec.json.decode(row[c.name], type=c.json) if c.json is not None else row[c.name]
-        for c in columns
-        if row.get(c.name) is not None
-    }
+    fields = {c.name: _field(row[c.name], c) for c in columns if row.get(c.name) is not None}
     return record(**fields, **(given or {}))
+
+
+def _field(value: Any, column: Column) -> Any:
+    if column.json is not None:
+        return msgspec.json.decode(value, type=column.json)
+    # A word becomes the very object of the records: `encode` leaves out a default only if it is the same object.
+    return value if column.words is None else msgspec.convert(value, column.words)
 
 
 def _trace_rows(traces: Sequence[tuple[Trace, str]]) -> pa.Table:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.error
@@ -16,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -60,7 +59,7 @@ class Sink:
                 self.send_header("Access-Control-Allow-Origin", "*")
                 self.end_headers()
 
-            do_POST = do_GET  # noqa: N815
+            do_POST = do_GET
 
             def log_message(self, *args: object) -> None:
                 pass
@@ -100,22 +99,33 @@ def page(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
+class _Server(NamedTuple):
+    process: subprocess.Popen[bytes]
+    url: str
+    log: Path
+
+
 @pytest.fixture(scope="session")
-def serve() -> Iterator[Serve]:
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     """Serve scripts until the end of the run; each is started once per environment."""
-    running: dict[object, tuple[subprocess.Popen[bytes], str]] = {}
+    running: dict[object, _Server] = {}
+    logs = tmp_path_factory.mktemp("servers")
 
     def start(script: Path, *, env: Mapping[str, str] | None = None, secure: bool = False) -> str:
         key = (script, tuple(sorted((env or {}).items())), secure)
         if key not in running:
-            running[key] = _start(script, dict(env or {}), secure)
-        return running[key][1]
+            running[key] = _start(script, dict(env or {}), secure, logs / f"{len(running)}.log")
+        server = running[key]
+        if not _is_up(server):
+            log = server.log.read_text(errors="replace")[-2000:]
+            pytest.fail(f"{script.name} is not served (exit {server.process.poll()}):\n{log}", pytrace=False)
+        return server.url
 
     yield start
-    for process, _ in running.values():
-        os.killpg(process.pid, signal.SIGTERM)
-    for process, _ in running.values():
-        process.wait(10)
+    for server in running.values():
+        if server.process.poll() is None:
+            os.killpg(server.process.pid, signal.SIGTERM)
+            server.process.wait(10)
 
 
 @pytest.fixture(scope="session")
@@ -128,35 +138,24 @@ def sink() -> Iterator[Sink]:
     sink.server.server_close()
 
 
-def _start(script: Path, env: dict[str, str], secure: bool) -> tuple[subprocess.Popen[bytes], str]:
+def _start(script: Path, env: dict[str, str], secure: bool, log: Path) -> _Server:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = ["--server.port", str(port), "--server.headless", "true"]
     plain = [sys.executable, "-m", "streamlit", "run", str(script), *options]
     command = [sys.executable, "-c", _SECURE, str(script), str(port)] if secure else plain
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)} | env,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        url = f"http://127.0.0.1:{port}"
-        if not _is_up(url, process):
-            process.kill()
-            log.seek(0)
-            pytest.fail(f"{script.name} did not start:\n{log.read().decode(errors='replace')[-2000:]}", pytrace=False)
-    return process, url
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | env
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out, start_new_session=True)
+    return _Server(process, f"http://127.0.0.1:{port}", log)
 
 
-def _is_up(url: str, process: subprocess.Popen[bytes]) -> bool:
+def _is_up(server: _Server) -> bool:
     end = time.monotonic() + START_S
-    while time.monotonic() < end and process.poll() is None:
+    while time.monotonic() < end and server.process.poll() is None:
         try:
-            urllib.request.urlopen(f"{url}/_stcore/health", timeout=1).close()
+            urllib.request.urlopen(f"{server.url}/_stcore/health", timeout=1).close()
         except (urllib.error.URLError, TimeoutError, ConnectionError):
             time.sleep(0.1)
         else:
