@@ -33,6 +33,7 @@ CATALOGUE: dict[str, tuple[Severity, str, str]] = {
     "encoding": ("repaired", "the text was not plain UTF-8", "nothing to do; it was converted"),
     "bad-number": ("repaired", "NaN, infinite or out-of-range number read as missing", "write null for a missing number"),
     "surrogate": ("repaired", "half a character (lone surrogate) replaced by U+FFFD", "check how the exporter cuts text"),
+    "control-character": ("repaired", "a control character stood in the text as it is; kept", "escape it, as JSON demands"),
     "unknown-field": ("repaired", "unknown field kept under `extra`", "check the spelling if a known field was meant"),
     "duplicate-event": ("repaired", "event id occurs twice; the later one was renamed", "give each event its own id"),
     "same-id": ("repaired", "same id, different content: kept apart as a second trace", "give each run its own id"),

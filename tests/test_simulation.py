@@ -8,8 +8,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -29,7 +30,7 @@ BAD = [name for name, team in TEAMS.items() if not team.is_good]
 QUOTE = re.compile(r" ?p\(\w+\) = [\d.]+\.")
 
 
-def _traces(seed: int, **policy: int) -> list[Trace]:
+def _traces(seed: int, **policy: Any) -> list[Trace]:
     return list(simulate(SimulationPolicy(**policy), seed=seed))
 
 
@@ -95,7 +96,8 @@ def test_trace_ids_are_unique_and_say_what_they_are() -> None:
 def test_everything_is_marked_as_made_up(many: list[Trace]) -> None:
     for trace in many:
         assert (trace.world, trace.source.format, trace.outcome.source) == ("simulated", "counterpoint", "simulation")
-        assert {x.basis for x in (*trace.events, *trace.claims, *trace.relations, *trace.labels)} == {"synthetic"}
+        for records in (trace.events, trace.claims, trace.relations, trace.labels):
+            assert {record.basis for record in records} <= {"synthetic"}
 
 
 def test_parents_exist_come_earlier_and_end_before_the_child_starts(many: list[Trace]) -> None:
@@ -113,7 +115,7 @@ def test_an_agent_does_one_thing_at_a_time(many: list[Trace]) -> None:
     for trace in many:
         for agent in trace.agents:
             spans = sorted(_span(event) for event in trace.events if event.agent_id == agent.agent_id)
-            assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+            assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
 def test_times_are_whole_milliseconds_of_2026(many: list[Trace]) -> None:
@@ -278,7 +280,7 @@ def _storms(trace: Trace) -> bool:
     events = {event.event_id: event for event in trace.events}
     retries = [(events[e.parents[0]], e) for e in trace.events if e.action == "tool_call" and events[e.parents[0]].error]
     waits = [_span(call)[0] - _span(error)[1] for error, call in retries if error.error != "timeout after 30 s"]
-    return len(waits) >= 4 and all(later > 1.5 * earlier for earlier, later in zip(waits, waits[1:], strict=False))
+    return len(waits) >= 4 and all(later > 1.5 * earlier for earlier, later in pairwise(waits))
 
 
 def _circles(trace: Trace) -> bool:
@@ -449,14 +451,15 @@ def test_the_data_card_counts_what_is_in_the_files() -> None:
     samples = list(_samples())
     for path in sorted(SAMPLES.iterdir()):
         mine = [trace for p, trace in samples if p == path]
-        n_passed = sum(bool(t.outcome.passed) for t in mine)
-        size = path.stat().st_size
-        assert rows[path.name] == _numbers(len(mine), n_passed, sum(len(t.events) for t in mine), sum(len(t.claims) for t in mine), size)
+        n_events, n_claims = sum(len(t.events) for t in mine), sum(len(t.claims) for t in mine)
+        assert rows[path.name] == _numbers(len(mine), _n_passed(mine), n_events, n_claims, path.stat().st_size)
     for team in TEAMS:
         mine = _of((trace for _, trace in samples), team)
-        assert rows[team][-2:] == _numbers(len(mine), sum(bool(t.outcome.passed) for t in mine))
+        assert rows[team][-2:] == _numbers(len(mine), _n_passed(mine))
         assert rows[team][0] == TEAMS[team].about
-    assert f"seed {SAMPLE_SEED}" in card
+    assert f"seed {SAMPLE_SEED};" in card
+    assert f"{len(samples)} simulated runs" in card
+    assert f"{sum(not trace.claims for _, trace in samples)} runs state no probabilities" in card
 
 
 # The corpus
@@ -516,6 +519,10 @@ def _excess(trace: Trace) -> float:
 def _tied(trace: Trace) -> list[str]:
     """The propositions of iff(solved, product & verdict); none where nothing is claimed."""
     return [name for r in trace.relations if r.relation_id == "whole" for name in re.findall(r"\w+", r.formula)[1:]]
+
+
+def _n_passed(traces: Iterable[Trace]) -> int:
+    return sum(bool(trace.outcome.passed) for trace in traces)
 
 
 def _pass_rate(traces: Iterable[Trace]) -> float:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, progress_bar, say
 from analysis.readers import FAMILIES, MEBIBYTE
+
+if TYPE_CHECKING:
+    from analysis.pipeline import ImportReport
 
 PathsArgument = Annotated[list[Path], typer.Argument(help="Files or folders with traces.", show_default=False)]
 LimitOption = Annotated[float, typer.Option("--max-record-mb", help="Longest record that is read, in MiB.", min=0.001)]
@@ -28,42 +31,46 @@ def import_(
     json: JsonOption = False,
 ) -> None:
     """Import traces of any known format; importing again adds nothing."""
-    n_lost = run_import(paths, workspace or DEFAULT_WORKSPACE, max_record_mb, progress_file, json)
-    raise typer.Exit(1 if n_lost else 0)
+    place = workspace or DEFAULT_WORKSPACE
+    report = run_import(paths, place, max_record_mb=max_record_mb, progress_file=progress_file)
+    print_json(report.plain()) if json else print_report(report, place)
+    raise typer.Exit(1 if report.n_lost else 0)
 
 
-def run_import(paths: list[Path], workspace: str, max_record_mb: float, progress_file: Path | None, as_json: bool) -> int:
-    """Import, print the load report, return how many records or files were lost."""
-    from analysis.evaluation.agreement import agreements
+def run_import(
+    paths: list[Path], workspace: str, *, max_record_mb: float = 64, progress_file: Path | None = None
+) -> ImportReport:
+    """Import with a progress bar; return the load report."""
     from analysis.pipeline import import_paths
-    from analysis.workspace import Snapshot, Workspace
+    from analysis.workspace import Workspace
 
     store = Workspace(workspace, create=True)
     with progress_bar(progress_file) as progress:
-        report = import_paths(store, paths, max_record_bytes=int(max_record_mb * MEBIBYTE), progress=progress)
-    if as_json:
-        print_json(report.plain())
-        return report.n_lost
+        return import_paths(store, paths, max_record_bytes=int(max_record_mb * MEBIBYTE), progress=progress)
+
+
+def print_report(report: ImportReport, workspace: str) -> None:
+    """Print what came in on stdout, and on stderr what a person should know about it."""
+    from analysis.evaluation.agreement import agreements
+    from analysis.workspace import Snapshot, Workspace
+
     plain = report.plain()
     for file in report.files:
         for problem in file.problems:
             say(f"{problem.severity}: {problem}" + (f" [{problem.n} times]" if problem.n > 1 else ""))
     for problem in report.skipped:
         say(f"skipped: {problem}")
-    formats = ", ".join(f"{n} {name}" for name, n in plain["by_format"].items())
-    print_table(
-        ["traces", "n"],
-        [("new", plain["traces"]), ("updated", plain["updated"]), ("unchanged", plain["unchanged"])]
-        + ([("waiting for their runs", plain["waiting"])] if report.waiting else [])
-        + [("files read", len(report.files)), ("files skipped", len(report.skipped))],
-    )
-    if formats:
-        say(f"new by format: {formats}")
-    labels = Snapshot(store).sql("select trace_id, annotator, agent_id, event_id, is_root_cause from labels")
+    counts = {"new": plain["traces"], "updated": plain["updated"], "unchanged": plain["unchanged"]}
+    if report.waiting:
+        counts["waiting for their runs"] = plain["waiting"]
+    counts |= {"files read": len(report.files), "files skipped": len(report.skipped)}
+    print_table(["traces", "n"], list(counts.items()))
+    if plain["by_format"]:
+        say("new by format: " + ", ".join(f"{n} {name}" for name, n in plain["by_format"].items()))
+    labels = Snapshot(Workspace(workspace)).sql("select trace_id, annotator, agent_id, event_id, is_root_cause from labels")
     for agreement in agreements(labels.to_pandas()):
         say(f"annotators {agreement}")
-    say(f"workspace {store.location} is at version {report.version}")
-    return report.n_lost
+    say(f"workspace {workspace} is at version {report.version}")
 
 
 def formats(json: JsonOption = False) -> None:

@@ -13,14 +13,17 @@ import urllib.request
 import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from analysis import data_folder
-from analysis.cli.importing import LimitOption, PathsArgument, run_import
+from analysis.cli.importing import LimitOption, PathsArgument, print_report, run_import
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, say
 from analysis.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from analysis.pipeline import ImportReport
 
 PortOption = Annotated[int | None, typer.Option(help="Port; without it 8501 or the next free one.", min=1, max=65535)]
 BrowserOption = Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")]
@@ -45,25 +48,24 @@ def demo(
     json: JsonOption = False,
 ) -> None:
     """Build the sample workspace and open it in the browser."""
-    run_import([data_folder() / "samples"], workspace, 64, None, False)
+    report = run_import([data_folder() / "samples"], workspace)
     if not check:
-        _serve(workspace, port, browser)
+        _serve(workspace, port, browser, report=report, as_json=json)
         return
-    with running(workspace, port) as url:
+    with running(workspace, port) as (url, _):
         pages = subprocess.run(
             [sys.executable, "-m", "dashboard.check"],
             cwd=_config_folder(),
-            env=_environment(workspace),
+            env={**_environment(workspace), "STREAMLIT_LOGGER_LEVEL": "error"},
             capture_output=True,
             text=True,
             check=False,
         )
     ok = pages.returncode == 0
     say(pages.stderr.rstrip())
+    say(f"server at {url} was healthy; pages {'ok' if ok else 'FAILED'}")
     if json:
-        print_json({"url": url, "health": True, "pages_ok": ok})
-    else:
-        say(f"server at {url} is healthy; pages {'ok' if ok else 'FAILED'}")
+        print_json({"import": report.plain(), "url": url, "health": True, "pages_ok": ok})
     raise typer.Exit(0 if ok else 1)
 
 
@@ -73,50 +75,51 @@ def open_(
     max_record_mb: LimitOption = 64,
     port: PortOption = None,
     browser: BrowserOption = True,
+    json: JsonOption = False,
 ) -> None:
     """Import traces and open them in the browser: the whole way in one command."""
     place = workspace or DEFAULT_WORKSPACE
-    run_import(paths, place, max_record_mb, None, False)
-    _serve(place, port, browser)
+    report = run_import(paths, place, max_record_mb=max_record_mb)
+    _serve(place, port, browser, report=report, as_json=json)
 
 
 def dashboard(
     workspace: WorkspaceOption = None, port: PortOption = None, browser: BrowserOption = True, json: JsonOption = False
 ) -> None:
-    """Open the workspace in the browser. With --json the address is printed as one JSON line first."""
+    """Open the workspace in the browser; with --json the address comes as JSON."""
     _serve(workspace or DEFAULT_WORKSPACE, port, browser, as_json=json)
 
 
 @contextlib.contextmanager
-def running(workspace: str, port: int | None) -> Iterator[str]:
+def running(workspace: str, port: int | None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Run the dashboard's server on a workspace; give its URL once it answers; stop it at the end."""
     url = f"http://{_HOST}:{_free_port(port)}"
-    command = [
-        sys.executable,
-        "-m",
-        "streamlit",
-        "run",
-        str(_config_folder() / _script()),
-        "--server.port",
-        url.rpartition(":")[2],
-    ]
-    with subprocess.Popen(command, cwd=_config_folder(), env=_environment(workspace), stdout=sys.stderr) as server:
-        try:
-            _wait_until_healthy(url, server)
-            yield url
-        finally:
-            server.send_signal(signal.SIGTERM)
+    script = str(_config_folder() / _script())
+    command = [sys.executable, "-m", "streamlit", "run", script, "--server.port", url.rpartition(":")[2]]
+    options = ["--server.headless", "true"]
+    server = subprocess.Popen([*command, *options], cwd=_config_folder(), env=_environment(workspace), stdout=subprocess.DEVNULL)
+    try:
+        _wait_until_healthy(url, server)
+        yield url, server
+    finally:
+        server.terminate()
+        server.wait()
 
 
-def _serve(workspace: str, port: int | None, browser: bool, *, as_json: bool = False) -> None:
-    with running(workspace, port) as url:
-        print_json({"url": url, "workspace": workspace}) if as_json else typer.echo(f"Counterpoint is at {url} - Ctrl+C stops it")
+def _serve(workspace: str, port: int | None, browser: bool, *, report: ImportReport | None = None, as_json: bool = False) -> None:
+    if report is not None and not as_json:
+        print_report(report, workspace)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with contextlib.suppress(KeyboardInterrupt), running(workspace, port) as (url, server):
+        if as_json:
+            print_json({"url": url, "workspace": workspace} | ({"import": report.plain()} if report else {}))
+        else:
+            typer.echo(f"Counterpoint is at {url} - Ctrl+C stops it")
         sys.stdout.flush()
         if browser and sys.stdout.isatty():
             webbrowser.open(url)
-        with contextlib.suppress(KeyboardInterrupt):
-            while True:
-                time.sleep(3600)
+        if server.wait():
+            raise WorkspaceError("dashboard", "the server stopped", got=f"exit {server.returncode}", hint="start it again")
 
 
 def _environment(workspace: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ with repairs that are named: unknown fields move to `extra["unknown"]`, repeated
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ FORMAT = "counterpoint"
 VERSION = "1"
 KINDS = (Kind("counterpoint", 'JSON lines with "format": "counterpoint/1"'),)
 
+_MAX_ID = 480  # leaves room, within `model.Id`, for the format in front and `~2` behind
 _MEMBERS: dict[str, type[model.Record]] = {
     "task": model.Task,
     "source": model.Source,
@@ -72,6 +74,10 @@ def _read_record(data: bytes, place: str, source: Source) -> Iterator[Fragment |
             yield trace_or_problem
             return
         trace = trace_or_problem
+    if len(trace.trace_id) > _MAX_ID:
+        got, expected = f"trace_id of {len(trace.trace_id)} characters", f"at most {_MAX_ID}"
+        yield Problem(code="bad-value", file=source.file, record=place, got=got, expected=expected)
+        return
     if ":" not in trace.trace_id:
         trace = msgspec.structs.replace(trace, trace_id=f"{FORMAT}:{trace.trace_id}")
     encoded = model.encode(trace)
@@ -86,18 +92,24 @@ def _repaired(value: Any, place: str, source: Source) -> Trace | Problem:
     unknown: dict[str, Any] = {}
     known = _known(value, Trace, "", unknown)
     renamed = _rename_repeated(known)
-    if unknown:
-        known["extra"] = {**known.get("extra", {}), "unknown": unknown}
+    extra = known.get("extra", {})
+    if unknown and isinstance(extra, dict):
+        known["extra"] = {**extra, "unknown": _joined(extra.get("unknown", {}), unknown)}
     try:
         trace = msgspec.convert(known, Trace)
     except (msgspec.ValidationError, RecursionError) as error:
         return Problem(code="bad-value", file=source.file, record=place, got=str(error))
     where = {"file": source.file, "record": place, "trace_id": trace.trace_id}
     if unknown:
-        source.problems.append(Problem(code="unknown-field", got=", ".join(unknown), n=len(unknown), **where))
+        source.problems.append(Problem(code="unknown-field", got=", ".join(list(unknown)[:8]), n=len(unknown), **where))
     if renamed:
-        source.problems.append(Problem(code="duplicate-event", got=", ".join(renamed), n=len(renamed), **where))
+        source.problems.append(Problem(code="duplicate-event", got=", ".join(renamed[:8]), n=len(renamed), **where))
     return trace
+
+
+def _joined(old: Any, unknown: dict[str, Any]) -> dict[str, Any]:
+    """Return unknown fields together with those of an earlier reading."""
+    return {**(old if isinstance(old, dict) else {"extra.unknown": old}), **unknown}
 
 
 def _known(value: dict[str, Any], record: type[model.Record], path: str, unknown: dict[str, Any]) -> dict[str, Any]:
@@ -119,15 +131,18 @@ def _known(value: dict[str, Any], record: type[model.Record], path: str, unknown
 
 
 def _rename_repeated(value: dict[str, Any]) -> list[str]:
-    """Give the second event of one id the id `<id>~2`, and so on; return the ids that were repeated."""
+    """Give the second event of one id the first free id of `<id>~2`, `<id>~3`, ...; return the ids that were repeated."""
     events = value.get("events")
+    named = [e for e in events if isinstance(e, dict) and isinstance(e.get("event_id"), str)] if isinstance(events, list) else []
+    taken = {event["event_id"] for event in named}
     seen: dict[str, int] = {}
     repeated = []
-    for event in events if isinstance(events, list) else []:
-        if not isinstance(event, dict) or not isinstance(name := event.get("event_id"), str):
-            continue
-        seen[name] = seen.get(name, 0) + 1
-        if seen[name] > 1:
+    for event in named:
+        name = event["event_id"]
+        if name in seen:
             repeated.append(name)
+            seen[name] = next(n for n in count(seen[name] + 1) if f"{name}~{n}" not in taken)
             event["event_id"] = f"{name}~{seen[name]}"
+        else:
+            seen[name] = 1
     return repeated

@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -133,8 +134,12 @@ def parse(data: bytes, place: str, file: str, problems: list[Problem]) -> Row | 
 
 def _parse_damaged(data: bytes, place: str, file: str, problems: list[Problem]) -> Row | None:
     """Read with the forgiving parser of the standard library, and name each repair."""
-    text = data.decode("utf-8", "replace")
-    repairs = {"encoding"} if "�" in text and "�".encode() not in data else set()
+    repairs: set[str] = set()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")
+        repairs.add("encoding")
 
     def number(digits: str) -> float | int | None:
         try:
@@ -160,7 +165,8 @@ def _parse_damaged(data: bytes, place: str, file: str, problems: list[Problem]) 
         code = "truncated" if at_end else "bad-json"
         problems.append(Problem(code=code, file=file, record=place, got=f"{error.msg} at character {error.pos}"))
         return None
-    problems.extend(Problem(code=code, file=file, record=place) for code in sorted(repairs))
+    # What only the forgiving parser takes, and is none of the above, is a control character written as it is.
+    problems.extend(Problem(code=code, file=file, record=place) for code in sorted(repairs or {"control-character"}))
     return Row(place, value, msgspec.json.encode(value))
 
 
@@ -179,17 +185,21 @@ def _refuse(head: bytes, file: str) -> Problem | None:
     for magic, what in _BINARY.items():
         if head.startswith(magic):
             return Problem(code="no-reader", file=file, got=what)
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head[1:2] == b"\x00" or head[:1] == b"\x00":
-        return None if _encoding(head) != "utf-8" else Problem(code="not-text", file=file, got="NUL bytes")
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not start:
+    if _encoding(head).startswith("utf-16"):
+        return None
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\x00 \t\r\n")
+    seen = start[:40].decode("utf-8", "replace")
+    if not start and b"\x00" not in head:
         code = "empty-file" if len(head) < 65536 else "not-json"
         return Problem(code=code, file=file, got="white space" if head else "")
     if start.startswith(b"<"):
-        return Problem(code="html-page", file=file, got=start[:40].decode("utf-8", "replace"))
-    if start[:1] not in b"{[":
-        return Problem(code="not-json", file=file, got=start[:40].decode("utf-8", "replace"), expected="{ or [")
-    return None
+        return Problem(code="html-page", file=file, got=seen)
+    # A file that was cut at its front begins in the middle of a record.
+    if start.startswith((b"{", b"[")) or b"\n{" in start:
+        return None
+    if b"\x00" in head:
+        return Problem(code="not-text", file=file, got="NUL bytes")
+    return Problem(code="not-json", file=file, got=seen, expected="{ or [")
 
 
 def _encoding(head: bytes) -> str:
@@ -204,13 +214,12 @@ def _encoding(head: bytes) -> str:
 
 
 def _with_shape(source: Source) -> Source | Problem:
-    """Decide between lines and document by the first lines, and read the document where it is one."""
+    """Decide between lines and document by the first lines that are not blank; read the document where it is one."""
     with _stream(source) as stream:
-        top = [row for row, _ in zip(_split(stream, source.max_record_bytes), range(20), strict=False)]
-    filled = [(n, line) for n, line, _ in top if line is None or line]
+        filled = list(islice((line for _, line, _ in _split(stream, source.max_record_bytes) if line is None or line), 20))
     if not filled:
         return Problem(code="empty-file", file=source.file)
-    first = filled[0][1]
+    first = filled[0]
     if first is not None and (row := parse(first, "line 1", source.file, [])) is not None:
         source.first = row.value
         if len(filled) > 1:
@@ -220,13 +229,15 @@ def _with_shape(source: Source) -> Source | Problem:
         source.problems.extend(found)
         source.shape = "document"
         return _first_member(source)
-    later = [line for _, line in filled[1:] if line is not None and line.startswith(b"{")]
-    if first is None or (first.startswith(b"{") and len(first) > 1):
-        rows = [row for line in later if (row := parse(line, "", source.file, [])) is not None]
-        if rows:
-            source.first = rows[0].value
-            return source
-    return _read_document(source)
+    document = _read_document(source)
+    if isinstance(document, Source) or first in (b"{", b"["):
+        return document
+    later = (line for line in filled[1:] if line is not None and line.startswith(b"{"))
+    rows = (row for line in later if (row := parse(line, "", source.file, [])) is not None)
+    if (row := next(rows, None)) is None:
+        return document
+    source.first = row.value
+    return source
 
 
 def _read_document(source: Source) -> Source | Problem:

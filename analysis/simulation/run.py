@@ -70,7 +70,10 @@ class Run:
     def add(
         self, agent_id: str, kind: Kind, *, after: Sequence[str], content: str | None = None, wait_s: int = 0, **fields: Any
     ) -> str:
-        """Put down the agent's next event, after the events that caused it, and return its id."""
+        """Put down the agent's next event, after the events that caused it, and return its id.
+
+        Its turn is the number of handovers between agents on the longest way to it.
+        """
         event_id = self.next_id(agent_id)
         causes = [self.steps[e] for e in after]
         start_ms = max([self.free_ms[agent_id], *[c.end_ms for c in causes]]) + HANDOVER_MS + 1000 * wait_s
