@@ -45,6 +45,7 @@ CATALOGUE: dict[str, tuple[Severity, str, str]] = {
     "sentinel": ("note", "a placeholder value was not counted", "nothing to do"),
     "out-of-range": ("note", "a probability outside [0, 1], kept and flagged", "check the scale of the source"),
     "id-from-name": ("note", "the trace id comes from the file name; the content has none", "keep the file name"),
+    "name-differs": ("note", "the file name and the record say different things; the name is used", "check which one is true"),
     "waiting": ("note", "kept until the trace it belongs to is imported", "import the runs these annotations are about"),
     "label-one-based": ("note", "the label fits its agent only when steps are counted from 1", "check the annotator's step base"),
     "label-misfit": ("note", "the label's agent is not the one who acted at its step", "read the label with care"),

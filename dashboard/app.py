@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from analysis.errors import CounterpointError
-from dashboard import loading, safe
+from dashboard import keys, loading, safe
 from dashboard.selection import PAGES
 
 # Two voices; drawn here, because Streamlit's own icons for a browser tab come from a font service.
@@ -33,6 +33,7 @@ page = st.navigation(
 )
 with st.sidebar:
     st.caption(f"{n_traces:,} traces · version {version.number:d}  \n{safe.markdown(version.location)}")
+keys.draw()
 st.title(page.title)
 try:
     page.run()

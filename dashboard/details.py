@@ -60,14 +60,7 @@ def event_rows(trace: Trace) -> pd.DataFrame:
 def draw_event(trace: Trace, position: int) -> None:
     """Draw one event in full: what it was, how that is known, its payload and its text."""
     event = trace.events[position]
-    with st.container(horizontal=True, vertical_alignment="center"):
-        for label, step, icon in (("Previous", -1, "chevron_left"), ("Next", 1, "chevron_right")):
-            target = position + step
-            is_there = 0 <= target < len(trace.events)
-            if st.button(label, key=f"trace.{label}", icon=f":material/{icon}:", disabled=not is_there):
-                selection.put(event=trace.events[target].event_id)
-                st.rerun()
-        st.caption(f"event {position + 1:,} of {len(trace.events):,}")
+    _draw_steps(trace, position)
     to = f" → {', '.join(event.targets)}" if event.targets else ""
     what = " · ".join(filter(None, (event.kind or "opaque", event.action)))
     st.markdown("#### " + safe.markdown(f"{what}: {event.agent_id or '–'}{to}", 160))
@@ -145,6 +138,26 @@ def draw_record(version: Version, trace: Trace) -> None:
         text = row["data"][: 2 * safe.BLOCK].decode("utf-8", "replace")
         with st.expander("Read it", expanded=len(text) < safe.BLOCK):
             safe.text_block(text, key=f"trace.rawtext.{row['part']}")
+
+
+def _draw_steps(trace: Trace, position: int) -> None:
+    """The buttons to the neighbouring events, and to those of the same kind."""
+    kind = trace.events[position].kind
+    before = (n for n in range(position - 1, -1, -1) if trace.events[n].kind == kind)
+    after = (n for n in range(position + 1, len(trace.events)) if trace.events[n].kind == kind)
+    steps = {
+        "previous": (position - 1 if position else None, "chevron_left", "Previous event (k)"),
+        "next": (position + 1 if position + 1 < len(trace.events) else None, "chevron_right", "Next event (j)"),
+        "previous_of_kind": (next(before, None), "keyboard_double_arrow_left", "Previous event of this kind (p)"),
+        "next_of_kind": (next(after, None), "keyboard_double_arrow_right", "Next event of this kind (n)"),
+    }
+    with st.container(horizontal=True, vertical_alignment="center"):
+        for name, (target, icon, meaning) in steps.items():
+            label = {"previous": "Previous", "next": "Next"}.get(name, "")
+            if st.button(label, key=f"trace.{name}", icon=f":material/{icon}:", disabled=target is None, help=meaning):
+                selection.put(event=trace.events[target or 0].event_id)
+                st.rerun()
+        st.caption(f"event {position + 1:,} of {len(trace.events):,}")
 
 
 def _facts(trace: Trace, event: Event) -> list[str]:

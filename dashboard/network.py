@@ -20,11 +20,12 @@ from dashboard.figures import KIND_COLORS, KIND_SHAPES, NO_AGENT, ids_of, kind_o
 from dashboard.safe import line
 
 MAX_NODES = 60
-_DX, _DY = 125.0, 85.0  # between two columns and two rows of events
+_DX, _DY = 125.0, 100.0  # between two columns and two rows of events
 _ASPECT = 2.2  # width of the frame over its height
 _DEPTH = 8  # agents above each other; more stand in rings
 _WORDS = 20  # edges with their kinds in words; more have only their number
 _TIES = ("spawn", "delegate", "communicate", "aggregate")
+_IN_WORDS = "orange spawn, blue delegate, light blue communicate, green aggregate"
 
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'none'; "
@@ -123,7 +124,7 @@ def _by_event(events: pd.DataFrame) -> Graph:
     agent = events["agent_id"].fillna(NO_AGENT).tolist()
     kinds = [kind_of(kind) for kind in events["kind"]]
     places = _lane_places(_generations(len(events), edges), agent)
-    nodes = [Node(f"{kind}\n{line(name, 14)}", kind, 16, *place) for kind, name, place in zip(kinds, agent, places, strict=True)]
+    nodes = [Node(f"{kind}\n{line(name, 12)}", kind, 18, *place) for kind, name, place in zip(kinds, agent, places, strict=True)]
     ties = f"{len(edges):,} causal links" if edges else "none names its cause, so they stand in their order"
     return Graph(nodes, edges, f"{_counted(len(events), 'event')}, {ties}; one row an agent, causes to the left of effects")
 
@@ -152,8 +153,9 @@ def _lane_places(column: list[int], agent: list[str]) -> list[tuple[float, float
         lane[name] = n_rows
         n_rows += max(n for (_, other), n in stacked.items() if other == name)
     width = _band(max(column) + 1, n_rows)
+    dx = round(max(_DX, min(2 * _DX, _ASPECT * _DY * n_rows / width)), 1)
     return [
-        (_DX * (c % width), _DY * (lane[name] + d + c // width * (n_rows + 1)))
+        (dx * (c % width), _DY * (lane[name] + d + c // width * (n_rows + 1)))
         for c, name, d in zip(column, agent, depth, strict=True)
     ]
 
@@ -184,7 +186,7 @@ def _by_agent(events: pd.DataFrame, component_of: dict[str, str]) -> Graph:
     names = [name for name in counts if name in kept]
     edges = _merged(ties, names)
     if len(edges) > _WORDS:
-        caption += "; edges count events: orange spawn, blue delegate, light blue communicate, green aggregate, by the most frequent"
+        caption += f"; an edge counts events, in the colour of their most frequent kind: {_IN_WORDS}"
     most = max(counts.values())
     nodes = [
         Node(f"{line(name, 24)}\n{_counted(counts[name], 'event')}", None, 10 + 20 * math.sqrt(counts[name] / most), *place)
@@ -253,7 +255,7 @@ def _vis_node(n: int, node: Node, theme: dict[str, str]) -> dict[str, Any]:
         "x": round(node.x, 1),
         "y": round(node.y, 1),
         "color": {"background": color, "border": theme["border"], "highlight": {"background": color, "border": theme["text"]}},
-        "font": {"color": theme["text"], "size": 17, "strokeWidth": 3, "strokeColor": theme["page"]},
+        "font": {"color": theme["text"], "size": 21, "strokeWidth": 3, "strokeColor": theme["page"]},
     }
 
 
@@ -265,5 +267,5 @@ def _vis_edge(edge: Edge, theme: dict[str, str]) -> dict[str, Any]:
         "arrows": "to",
         "width": round(1 + math.log2(edge.n), 1),
         "color": {"color": KIND_COLORS[edge.kind] if edge.kind else theme["edge"], "highlight": theme["text"]},
-        "font": {"color": theme["text"], "size": 14, "strokeWidth": 5, "strokeColor": theme["page"]},
+        "font": {"color": theme["text"], "size": 17, "strokeWidth": 5, "strokeColor": theme["page"]},
     }

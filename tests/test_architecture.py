@@ -31,7 +31,7 @@ DASHBOARD_RANKS = [
     {"figures"},  # how an event kind looks stands in its `__init__`
     {"network", "swimlane"},
     {"loading", "selection", "jobs"},
-    {"tables", "notes", "reports"},
+    {"tables", "notes", "keys", "reports"},
     {"details"},
     {"app_pages"},
     {"app"},

@@ -20,12 +20,14 @@ from analysis.errors import HeadConflict, Problem, UnknownNameError
 from analysis.model import Trace
 from analysis.pipeline.resolving import Known, Placed, finish, place
 from analysis.pipeline.spill import Spill, Spilled, source_key
-from analysis.readers import FAMILIES, MEBIBYTE, Fragment, files_below, native, open_source, read, recognise
+from analysis.readers import FAMILIES, MEBIBYTE, Fragment, Source, files_below, native, open_source, read, recognise
 from analysis.workspace import SCHEMAS, File, Snapshot, Workspace, problem_table, trace_tables
 
 Progress = Callable[[float, str], None]
 _EVENTS_A_FILE = 100_000
+_BYTES_A_FILE = 64 * MEBIBYTE
 _PROBLEMS_SHOWN = 20
+_GOT_SHOWN = 500
 
 
 class FileReport(msgspec.Struct, kw_only=True):
@@ -41,7 +43,7 @@ class FileReport(msgspec.Struct, kw_only=True):
         """Count a problem; after the first few of a kind only its number grows."""
         same = [n for n, p in enumerate(self.problems) if p.code == problem.code]
         if len(same) < _PROBLEMS_SHOWN:
-            self.problems.append(problem)
+            self.problems.append(_short(problem))
             return
         last = self.problems[same[-1]]
         self.problems[same[-1]] = msgspec.structs.replace(last, n=last.n + problem.n)
@@ -119,12 +121,13 @@ def import_paths(
     files = [found for path in paths for found in _existing(path)]
     report = ImportReport()
     with Spill() as spill:
-        total = sum(path.stat().st_size for path, _ in files) or 1
+        total = sum(size for _, _, size in files) or 1
         done = 0
-        for path, name in files:
+        for n, (path, name, size) in enumerate(files):
             progress(0.6 * done / total, f"reading {name}")
-            _read_file(path, name, max_record_bytes, spill, report)
-            done += path.stat().st_size
+            source = open_source(path, name, max_record_bytes=max_record_bytes)
+            _read_file(source, n, spill, report)
+            done += size
         while True:
             try:
                 _commit(workspace, spill, report, progress)
@@ -135,33 +138,47 @@ def import_paths(
     return report
 
 
-def _existing(path: str | Path) -> list[tuple[Path, str]]:
-    if not Path(path).exists():
-        raise UnknownNameError(str(path), "no such file or folder", hint="check the path")
-    return list(files_below(Path(path)))
+def _existing(path: str | Path) -> list[tuple[Path, str, int]]:
+    try:
+        Path(path).stat()
+        return [(found, name, found.stat().st_size) for found, name in files_below(Path(path))]
+    except OSError as error:
+        problem = "no such file or folder" if isinstance(error, FileNotFoundError) else "cannot be read"
+        got = "" if isinstance(error, FileNotFoundError) else error.strerror or ""
+        raise UnknownNameError(str(path), problem, got=got, hint="check the path") from None
 
 
-def _read_file(path: Path, name: str, max_record_bytes: int, spill: Spill, report: ImportReport) -> None:
-    source = open_source(path, name, max_record_bytes=max_record_bytes)
+def _read_file(source: Source | Problem, n_file: int, spill: Spill, report: ImportReport) -> None:
     if isinstance(source, Problem):
-        report.skipped.append(source)
+        report.skipped.append(_short(source))
         return
-    found = recognise(source)
-    if isinstance(found, Problem):
-        report.skipped.append(found)
+    if isinstance(found := recognise(source), Problem):
+        report.skipped.append(_short(found))
         return
     family, kind = found
-    file = FileReport(file=name, format=kind)
-    traces, records = set(), set()
+    file = FileReport(file=source.file, format=kind)
+    traces: set[str] = set()
+    stated: set[tuple[str, str, str]] = set()
+    is_new: dict[str, bool] = {}
     for item in read(source, family, kind):
         if isinstance(item, Problem):
             file.add(item)
             continue
-        spill.add(family.FORMAT, item)
+        spill.add(Spilled(family.FORMAT, n_file, item))
+        said = (item.trace_id, item.part, item.digest)
+        is_new[item.record] = is_new.get(item.record, False) or said not in stated
+        stated.add(said)
         traces.add(item.trace_id)
-        records.add(item.record)
-    file.traces, file.records = len(traces), len(records)
+    for record in (record for record, new in is_new.items() if not new):
+        file.add(Problem(code="duplicate-record", file=file.file, record=record))
+    file.traces, file.records = len(traces), len(is_new)
     report.files.append(file)
+
+
+def _short(problem: Problem) -> Problem:
+    """A stranger's value can be as long as a record; what was got needs no more than its beginning."""
+    got = problem.got if len(problem.got) <= _GOT_SHOWN else problem.got[: _GOT_SHOWN - 1] + "…"
+    return msgspec.structs.replace(problem, got=got)
 
 
 class _Changes:
@@ -179,12 +196,13 @@ class _Changes:
         self.unchanged: list[str] = []
         self.waiting: list[str] = []
         self.n_events = 0
+        self.n_bytes = 0
         self._compressor = zstandard.ZstdCompressor(level=3)
 
     def add(self, trace: Trace, family: str) -> None:
         self.traces.append((trace, family))
         self.n_events += len(trace.events)
-        if self.n_events >= _EVENTS_A_FILE:
+        if self.n_events >= _EVENTS_A_FILE or self.n_bytes >= _BYTES_A_FILE:
             self.flush()
 
     def add_raw(self, family: str, fragments: list[Fragment]) -> None:
@@ -193,6 +211,7 @@ class _Changes:
             | {"is_primary": f.primary, "n_bytes": len(f.data), "data": self._compressor.compress(f.data)}
             for f in fragments
         ]
+        self.n_bytes += sum(len(f.data) for f in fragments)
 
     def flush(self) -> None:
         tables = trace_tables(self.traces) | {"raw": pa.Table.from_pylist(self.raw, schema=SCHEMAS["raw"])}
@@ -200,7 +219,7 @@ class _Changes:
             if rows.num_rows:
                 keys = [(key, "ascending") for key in ("trace_id", "position", "part") if key in rows.schema.names]
                 self.files.setdefault(name, []).append(self.workspace.write(name, rows.sort_by(keys)))
-        self.traces, self.raw, self.n_events = [], [], 0
+        self.traces, self.raw, self.n_events, self.n_bytes = [], [], 0, 0
 
 
 def _commit(workspace: Workspace, spill: Spill, report: ImportReport, progress: Progress) -> None:
@@ -300,15 +319,16 @@ def _stored(snapshot: Snapshot, trace_ids: list[str]) -> dict[str, list[Fragment
 
 
 def _all_problems(snapshot: Snapshot, changes: _Changes, report: ImportReport) -> pa.Table:
-    """The problems of the new version: those of other files and traces stay, those of what was read anew are replaced."""
+    """The problems of the new version: those of files read again and of traces assembled again are replaced."""
     read_again = {file.file for file in report.files} | {p.file for p in report.skipped}
     old = [
         row
         for row in snapshot.sql("select * from problems").to_pylist()
-        if (row["trace_id"] not in changes.assembled if row["trace_id"] else row["file"] not in read_again)
+        if (row["file"] not in read_again if row["stage"] == "read" else row["trace_id"] not in changes.assembled)
     ]
-    new = [*report.skipped, *(p for file in report.files for p in file.problems), *changes.problems]
-    unique = {str(list(row.values())): row for row in old + problem_table(new).to_pylist()}
+    found = [*report.skipped, *(p for file in report.files for p in file.problems)]
+    new = [*problem_table(found, stage="read").to_pylist(), *problem_table(changes.problems, stage="assemble").to_pylist()]
+    unique = {str(list(row.values())): row for row in old + new}
     return pa.Table.from_pylist([unique[key] for key in sorted(unique)], schema=SCHEMAS["problems"])
 
 

@@ -8,6 +8,8 @@ importing again, or importing one's own export, adds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from typing import NamedTuple
 
@@ -36,32 +38,48 @@ class Placed(NamedTuple):
     problem: Problem | None
 
 
+@dataclass
+class _Bundle:
+    """What one record of one file states of one trace."""
+
+    family: str
+    fragments: list[Fragment]
+
+    @cached_property
+    def content(self) -> str | None:
+        """The digest of the trace that the fragments make by themselves; the id is no part of it."""
+        return _content(self.family, self.fragments)
+
+
 def place(spilled: Sequence[Spilled], known: dict[str, Known]) -> Iterator[Placed]:
     """Yield where the bundles of one source id belong; `known` is what is there of it and its `~2`, `~3`, ..."""
     known = {trace_id: Known(k.family, dict(k.parts), k.digest) for trace_id, k in known.items()}
+    came: dict[str, list[Fragment]] = {}
     for bundle in _bundles(spilled):
-        family, fragments = bundle[0].family, [s.fragment for s in bundle]
-        trace_id = next(i for i in _ids(fragments[0].trace_id) if _agrees(i, family, fragments, known.get(i)))
+        own = bundle.fragments[0].trace_id
+        trace_id = next(i for i in _ids(own) if _agrees(i, bundle, known, came))
         held = known.get(trace_id)
-        if held is not None and held.family != family:
+        if held is not None and held.family != bundle.family:
             continue
-        new = [f for f in fragments if held is None or f.part not in held.parts]
+        new = [f for f in bundle.fragments if held is None or f.part not in held.parts]
         if not new:
             continue
         parts = {**(held.parts if held else {}), **{f.part: f.digest for f in new}}
-        known[trace_id] = Known(family, parts, held.digest if held else None)
+        known[trace_id] = Known(bundle.family, parts, held.digest if held else None)
+        came.setdefault(trace_id, []).extend(new)
         problem = None
-        if trace_id != fragments[0].trace_id:
-            first = fragments[0]
-            problem = Problem(code="same-id", file=first.file, record=first.record, trace_id=trace_id, got=first.trace_id)
-        yield Placed(trace_id, family, [msgspec.structs.replace(f, trace_id=trace_id) for f in new], problem)
+        if trace_id != own:
+            problem = Problem(code="same-id", file=new[0].file, record=new[0].record, trace_id=trace_id, got=own)
+        yield Placed(trace_id, bundle.family, [msgspec.structs.replace(f, trace_id=trace_id) for f in new], problem)
 
 
-def _bundles(spilled: Sequence[Spilled]) -> Iterator[list[Spilled]]:
-    bundles: dict[tuple[str, str, str, str], list[Spilled]] = {}
+def _bundles(spilled: Sequence[Spilled]) -> Iterator[_Bundle]:
+    bundles: dict[tuple[int, str, str], _Bundle] = {}
     for s in spilled:
-        bundles.setdefault((s.family, s.fragment.trace_id, s.fragment.file, s.fragment.record), []).append(s)
-    yield from bundles.values()
+        key = (s.n_file, s.fragment.record, s.fragment.trace_id)
+        bundles.setdefault(key, _Bundle(s.family, [])).fragments.append(s.fragment)
+    # By name, not as they were read: what the files state must not depend on their order on the command line.
+    yield from sorted(bundles.values(), key=lambda bundle: bundle.fragments[0].file)
 
 
 def _ids(own: str) -> Iterator[str]:
@@ -69,20 +87,26 @@ def _ids(own: str) -> Iterator[str]:
     yield from (trace_id for n in count(2) if (trace_id := f"{source_key(own)}~{n}") != own)
 
 
-def _agrees(trace_id: str, family: str, fragments: list[Fragment], held: Known | None) -> bool:
+def _agrees(trace_id: str, bundle: _Bundle, known: dict[str, Known], came: dict[str, list[Fragment]]) -> bool:
+    """Whether the bundle says nothing else than what is known of this id: part by part, or as a whole.
+
+    As a whole, because the same run may come once in its own format and once as an export of this program.
+    """
+    held = known.get(trace_id)
     if held is None:
         return True
-    if held.family == family:
-        return all(held.parts.get(f.part, f.digest) == f.digest for f in fragments)
-    return held.digest is not None and _assembled_digest(trace_id, family, fragments) == held.digest
+    if held.family == bundle.family and all(held.parts.get(f.part, f.digest) == f.digest for f in bundle.fragments):
+        return True
+    if held.digest is None and trace_id in came:
+        held = known[trace_id] = held._replace(digest=_content(held.family, came[trace_id]))
+    return held.digest is not None and held.digest == bundle.content
 
 
-def _assembled_digest(trace_id: str, family: str, fragments: list[Fragment]) -> str | None:
-    """The same run may come once in its own format and once as an export of this program."""
+def _content(family: str, fragments: Sequence[Fragment]) -> str | None:
     if not any(f.primary for f in fragments):
         return None
     problems: list[Problem] = []
-    return model.digest(finish(FAMILIES[family].assemble(trace_id, fragments).trace, problems.append))
+    return model.digest(finish(FAMILIES[family].assemble(fragments[0].trace_id, fragments).trace, problems.append))
 
 
 def finish(trace: model.Trace, report: Callable[[Problem], None]) -> model.Trace:

@@ -9,9 +9,8 @@ import re
 import tempfile
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import IO
 
 import msgspec
 
@@ -24,16 +23,16 @@ class Spilled(msgspec.Struct, frozen=True, array_like=True):
     """A fragment and the format family that is to assemble it."""
 
     family: str
+    n_file: int  # which file of the import stated it: two folders may hold files of one name
     fragment: Fragment
 
 
 class Spill:
-    """A temporary folder of buckets; leaving the context removes it."""
+    """Buckets in temporary files without a name: they vanish with the process, however it ends."""
 
     def __init__(self) -> None:
-        """Make the folder."""
-        self._folder = tempfile.TemporaryDirectory(prefix="counterpoint-import-")
-        self._streams: dict[int, BinaryIO] = {}
+        """Start with no bucket."""
+        self._streams: dict[int, IO[bytes]] = {}
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(Spilled)
 
@@ -43,14 +42,13 @@ class Spill:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for stream in self._streams.values():
             stream.close()
-        self._folder.cleanup()
 
-    def add(self, family: str, fragment: Fragment) -> None:
+    def add(self, spilled: Spilled) -> None:
         """Append a fragment to its bucket."""
-        number = zlib.crc32(source_key(fragment.trace_id).encode()) % _N_BUCKETS
+        number = zlib.crc32(source_key(spilled.fragment.trace_id).encode()) % _N_BUCKETS
         if number not in self._streams:
-            self._streams[number] = (Path(self._folder.name) / str(number)).open("wb+")
-        data = self._encoder.encode(Spilled(family, fragment))
+            self._streams[number] = tempfile.TemporaryFile()  # noqa: SIM115 - leaving the context closes it
+        data = self._encoder.encode(spilled)
         self._streams[number].write(len(data).to_bytes(8, "little") + data)
 
     def buckets(self) -> Iterator[dict[str, list[Spilled]]]:
@@ -71,4 +69,4 @@ def source_key(trace_id: str) -> str:
     >>> source_key("whowhen:hand-1~2")
     'whowhen:hand-1'
     """
-    return re.sub(r"~\d+$", "", trace_id)
+    return re.sub(r"~[0-9]+\Z", "", trace_id)

@@ -14,7 +14,7 @@ from analysis.readers import composition, native, whowhen
 from analysis.readers.fragment import Family, Fragment
 from analysis.readers.source import MEBIBYTE, Source, open_source
 
-__all__ = ["FAMILIES", "MEBIBYTE", "Fragment", "files_below", "native", "open_source", "read", "recognise"]
+__all__ = ["FAMILIES", "MEBIBYTE", "Fragment", "Source", "files_below", "native", "open_source", "read", "recognise"]
 
 FAMILIES: dict[str, Family] = {module.FORMAT: module for module in cast("tuple[Family, ...]", (native, whowhen, composition))}
 
@@ -55,14 +55,19 @@ def _shape(source: Source) -> str:
 
 
 def files_below(path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each file at or below `path` in sorted order, with its name relative to the folder's parent.
+    """Yield each file at or below `path` in sorted order, with its name relative to the folder's parent, as text.
 
     Hidden files and folders are passed over, and so is what a symbolic link points to.
     """
     if path.is_file():
-        yield path, path.name
+        yield path, _as_text(path.name)
         return
     for found in sorted(path.rglob("*")):
         relative = found.relative_to(path)
         if found.is_file() and not found.is_symlink() and not any(part.startswith(".") for part in relative.parts):
-            yield found, f"{path.name}/{relative.as_posix()}"
+            yield found, _as_text(f"{path.name}/{relative.as_posix()}")
+
+
+def _as_text(name: str) -> str:
+    """Bytes of a file name that are no text, which Python carries as lone surrogates, become `?`."""
+    return name.encode("utf-8", "replace").decode()

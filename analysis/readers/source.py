@@ -49,7 +49,7 @@ class Source:
 
     path: Path
     file: str
-    shape: Literal["lines", "document"]
+    shape: Literal["lines", "document", "binary"]
     first: Any
     max_record_bytes: int
     problems: list[Problem] = field(default_factory=list)
@@ -73,6 +73,10 @@ class Source:
     def document(self) -> Any:
         """Return the one JSON value of a `document`, or the list of all lines' values."""
         return self._document.value if self._document is not None else [row.value for row in self.rows()]
+
+    def data(self) -> bytes:
+        """Return the bytes of a `binary` file; it has no rows, and its reader knows what they mean."""
+        return self.path.read_bytes()
 
     def lines(self) -> Iterator[tuple[str, bytes]]:
         """Yield (place, bytes) of each line that is not blank; too long ones become problems."""
@@ -102,6 +106,10 @@ def open_source(path: Path, file: str, *, max_record_bytes: int = 64 * MEBIBYTE)
         size = path.stat().st_size
     except OSError as error:
         return Problem(code="unreadable", file=file, got=error.strerror or str(error))
+    if _is_messages(head, size):
+        if size > max_record_bytes:
+            return _too_large(file, "document", size, max_record_bytes)
+        return Source(path, file, "binary", None, max_record_bytes)
     source = Source(path, file, "lines", None, max_record_bytes)
     if (problem := _refuse(head, file)) is not None:
         return problem
@@ -111,6 +119,8 @@ def open_source(path: Path, file: str, *, max_record_bytes: int = 64 * MEBIBYTE)
         source.problems.append(Problem(code="encoding", file=file, got=encoding, expected="utf-8"))
         if encoding != "utf-8-sig":
             source._text = path.read_bytes().decode(encoding, "replace").encode()
+            if (problem := _refuse(source._text[:65536], file)) is not None:
+                return problem
     return _with_shape(source)
 
 
@@ -202,6 +212,24 @@ def _refuse(head: bytes, file: str) -> Problem | None:
     return Problem(code="not-json", file=file, got=seen, expected="{ or [")
 
 
+def _is_messages(head: bytes, size: int) -> bool:
+    """Whether this is protobuf whose only field, number 1, holds messages, alone or with its length in four bytes before it.
+
+    JSON may begin with a line end and a brace too, but never has the control character that tags a message in a message.
+    """
+    prefix = 4 if head[:1] == b"\x00" else 0
+    body = head[prefix:]
+    if body[:1] != b"\n" or b"\x12" not in head:
+        return False
+    length = at = 0
+    for at, byte in enumerate(body[1:6], 1):  # noqa: B007 - where the length ends is used
+        length |= (byte & 127) << 7 * (at - 1)
+        if byte < 128:
+            break
+    end = at + 1 + length
+    return prefix + end == size or (prefix + end < size and body[end : end + 1] in (b"", b"\n", b"\x00"))
+
+
 def _encoding(head: bytes) -> str:
     """UTF-8, or UTF-16 by its mark or by the NULs beside its first ASCII character."""
     if head.startswith(b"\xef\xbb\xbf"):
@@ -230,7 +258,7 @@ def _with_shape(source: Source) -> Source | Problem:
         source.shape = "document"
         return _first_member(source)
     document = _read_document(source)
-    if isinstance(document, Source) or first in (b"{", b"["):
+    if isinstance(document, Source) or (first is not None and (first == b"{" or first.startswith(b"["))):
         return document
     later = (line for line in filled[1:] if line is not None and line.startswith(b"{"))
     rows = (row for line in later if (row := parse(line, "", source.file, [])) is not None)
@@ -247,11 +275,30 @@ def _read_document(source: Source) -> Source | Problem:
         return _too_large(source.file, "document", source.path.stat().st_size, source.max_record_bytes)
     found: list[Problem] = []
     row = parse(data.strip(b"\x00 \t\r\n"), "document", source.file, found)
+    if row is None and (found[-1].got or "").startswith("Extra data"):
+        row = _several(data, source.file, found)
     if row is None:
         return found[-1]
     source.problems.extend(found)
     source.shape, source._document, source.first = "document", row, row.value
     return _first_member(source)
+
+
+def _several(data: bytes, file: str, problems: list[Problem]) -> Row | None:
+    """Read JSON values that stand one after another, each over several lines, as the console prints spans."""
+    text, at, found = data.decode("utf-8", "replace").strip("\x00 \t\r\n"), 0, list[Problem]()
+    values: list[Any] = []
+    while at < len(text):
+        try:
+            _, end = json.JSONDecoder(strict=False).raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return None
+        if (row := parse(text[at:end].encode(), f"record {len(values)}", file, found)) is None:
+            return None
+        values.append(row.value)
+        at = next((n for n in range(end, len(text)) if not text[n].isspace()), len(text))
+    problems[:] = found
+    return Row("document", values, msgspec.json.encode(values))
 
 
 def _first_member(source: Source) -> Source:
@@ -286,6 +333,5 @@ def _split(stream: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | None, in
 
 
 def _too_large(file: str, place: str, size: int, limit: int) -> Problem:
-    return Problem(
-        code="too-large", file=file, record=place, got=f"{size / MEBIBYTE:.1f} MiB", expected=f"at most {limit / MEBIBYTE:g} MiB"
-    )
+    got, expected = f"{size / MEBIBYTE:.3g} MiB", f"at most {limit / MEBIBYTE:.3g} MiB"
+    return Problem(code="too-large", file=file, record=place, got=got, expected=expected)

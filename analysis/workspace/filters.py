@@ -48,7 +48,7 @@ NUMBER_FIELDS: dict[str, Field] = {
     "errors": Field("n_errors", "number of events with an error"),
     "explicit": Field("explicit_share", "share of events the source states, 0 to 1"),
     "score": Field("score", "score of the outcome, on its own scale"),
-    "tokens": Field("coalesce(input_tokens, 0) + coalesce(output_tokens, 0)", "tokens in and out"),
+    "tokens": Field("coalesce(input_tokens + output_tokens, input_tokens, output_tokens)", "tokens in and out"),
     "seconds": Field("makespan_s", "seconds from first to last event"),
 }
 
@@ -59,6 +59,8 @@ TAGS = """
 """
 
 _TERM = re.compile(r'(-?)(?:([a-z_]+)(:|>=|<=|>|<|=))?((?:"[^"]*"|[^\s"])+)')
+_MAX_TERMS = 100
+_VALUE = re.compile(r'(?:"[^"]*"|[^",])+')
 
 
 def where(text: str) -> tuple[str, dict[str, Any]]:
@@ -67,7 +69,7 @@ def where(text: str) -> tuple[str, dict[str, Any]]:
     Raises
     ------
     UnknownNameError
-        If a field is not known or a number is none; the text names the nearest field.
+        If a field is not known, a number is none (the text names what is near), or there are more than 100 terms.
 
     Examples
     --------
@@ -78,27 +80,37 @@ def where(text: str) -> tuple[str, dict[str, Any]]:
     analysis.errors.UnknownNameError: filter: unknown field (got colour, expected one of agent, agents, ...
     """
     conditions, parameters = [], {}
-    for n, match in enumerate(_TERM.finditer(text)):
+    # Bytes that are no text come from a terminal as lone surrogates; the database takes none.
+    terms = list(_TERM.finditer(text.encode("utf-8", "replace").decode()))
+    if len(terms) > _MAX_TERMS:
+        raise UnknownNameError("filter", "too many terms", got=str(len(terms)), expected=f"at most {_MAX_TERMS}")
+    for n, match in enumerate(terms):
         minus, field, operator, raw = match.groups()
-        sql, value = _condition(field, operator, raw.replace('"', ""), f"p{n}")
+        sql, value = _condition(field, operator, raw, f"p{n}")
         conditions.append(f"not coalesce({sql}, false)" if minus else f"({sql})")
         parameters[f"p{n}"] = value
     return " and ".join(conditions) or "true", parameters
 
 
-def _condition(field: str | None, operator: str | None, value: str, name: str) -> tuple[str, Any]:
+def _condition(field: str | None, operator: str | None, raw: str, name: str) -> tuple[str, Any]:
+    value = raw.replace('"', "").lower()
     if field is None:
-        return f"contains(lower(traces.trace_id), ${name}) or contains(lower(coalesce(task_text, '')), ${name})", value.lower()
+        return f"contains(lower(traces.trace_id), ${name}) or contains(lower(coalesce(task_text, '')), ${name})", value
     if operator == ":" and field in TEXT_FIELDS:
-        return f"lower({TEXT_FIELDS[field].sql}) in (select unnest(${name}))", value.lower().split(",")
+        return f"lower({TEXT_FIELDS[field].sql}) in (select unnest(${name}))", _values(raw)
     if operator == ":" and field in MANY_FIELDS:
         rows = f"select trace_id from {MANY_FIELDS[field].sql} in (select unnest(${name}))"
-        return f"traces.trace_id in ({rows})", value.lower().split(",")
+        return f"traces.trace_id in ({rows})", _values(raw)
     if operator == ":" and field == "text":
-        return f"traces.trace_id in (select trace_id from texts where contains(lower(content), ${name}))", value.lower()
+        return f"traces.trace_id in (select trace_id from texts where contains(lower(content), ${name}))", value
     if operator != ":" and field in NUMBER_FIELDS:
         return f"{NUMBER_FIELDS[field].sql} {operator} ${name}", _number(field, value)
     raise _unknown(field, operator)
+
+
+def _values(raw: str) -> list[str]:
+    """Split at the commas that stand outside of quotes."""
+    return [part.replace('"', "").lower() for part in _VALUE.findall(raw)] or [""]
 
 
 def _number(field: str, value: str) -> float:

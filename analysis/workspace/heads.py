@@ -20,7 +20,7 @@ import obstore
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import LocalStore, from_url
 
 from analysis.errors import HeadConflict, WorkspaceError
@@ -69,7 +69,10 @@ class Workspace:
         self.location = str(location)
         self.is_local = "://" not in self.location
         if not self.is_local:
-            self._store = from_url(self.location)
+            try:
+                self._store = from_url(self.location)
+            except BaseError as error:
+                raise _unreachable(self.location, error) from None
             return
         root = Path(location).absolute()
         self.location = str(root)
@@ -92,8 +95,17 @@ class Workspace:
         return self.head_at(numbers[-1]) if numbers else Head()
 
     def head_at(self, number: int) -> Head:
-        """Return the version `number`."""
-        data = obstore.get(self._store, _head_name(number)).bytes().to_bytes()
+        """Return the version `number`.
+
+        Raises
+        ------
+        WorkspaceError
+            If it is not there (`vacuum` removes old ones), damaged, or made by a newer program.
+        """
+        try:
+            data = obstore.get(self._store, _head_name(number)).bytes().to_bytes()
+        except (FileNotFoundError, NotFoundError):
+            raise WorkspaceError(f"{self.location} head {number}", "no such version", hint="open the newest one") from None
         try:
             head = msgspec.json.decode(data, type=Head)
         except msgspec.MsgspecError as error:
@@ -196,7 +208,15 @@ class Workspace:
         ]
         if stale:
             obstore.delete(self._store, stale)
-        return len(stale)
+        return len(stale) + self._remove_half_written(now - grace_s)
+
+    def _remove_half_written(self, before: float) -> int:
+        """Remove what killed writers of a local store left under names that the store itself does not list."""
+        found = Path(self.location).glob("*/*#*") if self.is_local else ()
+        half = [path for path in found if path.stat().st_mtime <= before]
+        for path in half:
+            path.unlink(missing_ok=True)
+        return len(half)
 
     def paths(self, files: Iterable[File]) -> list[str]:
         """Return local paths of the files; those of an object store are fetched into a cache once, they never change."""
@@ -223,7 +243,10 @@ class Workspace:
         return self.write(table, data.sort_by([(name, "ascending") for name in order]))
 
     def _numbers(self) -> list[int]:
-        listed = obstore.list_with_delimiter(self._store, "heads")["objects"]
+        try:
+            listed = obstore.list_with_delimiter(self._store, "heads")["objects"]
+        except BaseError as error:
+            raise _unreachable(self.location, error) from None
         names = [meta["path"].rpartition("/")[2].removesuffix(".json") for meta in listed if meta["path"].endswith(".json")]
         return sorted(int(name) for name in names if name.isdigit())
 
@@ -256,6 +279,11 @@ class Workspace:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def _unreachable(location: str, error: BaseError) -> WorkspaceError:
+    got = str(error).partition("\n")[0]
+    return WorkspaceError(location, "the store does not answer", got=got, hint="check the URL and the credentials")
 
 
 def _head_name(number: int) -> str:

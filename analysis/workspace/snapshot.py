@@ -47,6 +47,7 @@ class Snapshot:
         UnknownNameError
             If no trace, or more than one, has an id that ends so.
         """
+        trace_id = trace_id.encode("utf-8", "replace").decode()
         fits = "trace_id = $id or ends_with(trace_id, $id)"
         found = self.sql(f"select trace_id from traces where {fits} order by trace_id = $id desc, trace_id", {"id": trace_id})
         ids: list[str] = found["trace_id"].to_pylist()

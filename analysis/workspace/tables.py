@@ -36,7 +36,7 @@ _TRACE_FIELDS = tuple(f for f in Trace.__struct_fields__ if f not in MEMBERS)
 
 
 class Column(NamedTuple):
-    """One field of a record as a column: its Arrow type, its record type where it is JSON text, its words where it is one of few."""
+    """One field of a record as a column: its Arrow type, its type where it is JSON text, its words where it is one of few."""
 
     name: str
     arrow: pa.DataType
@@ -115,7 +115,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "texts": _keyed(_TEXT_COLUMNS, ("position", pa.int64()), ("event_id", pa.string())),
     "problems": pa.schema(
         [(f, pa.string()) for f in ("trace_id", "file", "record", "code", "severity", "message", "got", "expected", "hint")]
-        + [("n", pa.int64())]
+        + [("n", pa.int64()), ("stage", pa.string())]
     ),
     "raw": pa.schema(
         [(f, pa.string()) for f in ("trace_id", "family", "part", "digest", "file", "record")]
@@ -124,6 +124,16 @@ SCHEMAS: dict[str, pa.Schema] = {
     "decisions": pa.schema(
         [(f, pa.string()) for f in ("decision_id", "trace_id", "event_id", "what", "value", "author", "made_at")]
     ),
+    # Stage tables: what `analyse` worked out. `keys_*` says for which content of a trace.
+    "metrics": pa.schema(
+        [("trace_id", pa.string()), ("name", pa.string()), ("value", pa.float64()), ("variant", pa.string()), ("n", pa.int64())]
+        + [("low", pa.float64()), ("high", pa.float64()), ("reason", pa.string())]
+    ),
+    "findings": pa.schema(
+        [(f, pa.string()) for f in ("trace_id", "name", "message", "event_ids", "agents")]
+        + [("recovered", pa.bool_()), ("loss", pa.float64()), ("loss_unit", pa.string())]
+    ),
+    "keys_quality": pa.schema([("trace_id", pa.string()), ("key", pa.string())]),
 }
 
 
@@ -143,10 +153,11 @@ def trace_tables(traces: Sequence[tuple[Trace, str]]) -> dict[str, pa.Table]:
     return tables
 
 
-def problem_table(problems: Iterable[Problem]) -> pa.Table:
-    """Return load problems as rows, worded."""
-    schema = SCHEMAS["problems"]
-    return pa.Table.from_pylist([{name: getattr(p, name) for name in schema.names} for p in problems], schema=schema)
+def problem_table(problems: Iterable[Problem], *, stage: Literal["read", "assemble"]) -> pa.Table:
+    """Return load problems as rows, worded; `stage` says whether reading a file or assembling a trace found them."""
+    names = [name for name in SCHEMAS["problems"].names if name != "stage"]
+    rows = [{name: getattr(p, name) for name in names} | {"stage": stage} for p in problems]
+    return pa.Table.from_pylist(rows, schema=SCHEMAS["problems"])
 
 
 def traces_from(tables: Mapping[str, pa.Table]) -> list[Trace]:

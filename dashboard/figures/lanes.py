@@ -232,7 +232,7 @@ def _subtitle(n_drawn: int, n_placed: int, n_events: int, n_ties: int) -> str:
     if n_drawn < n_placed:
         parts.append("select an event to see those around it")
     if n_placed < n_events:
-        parts.append(f"{n_events - n_placed:,} have no time")
+        parts.append(f"{n_events - n_placed:,} without a time")
     if n_ties > MAX_EDGES:
         parts.append(f"{MAX_EDGES:,} of {n_ties:,} lines from cause to effect drawn")
     return "; ".join(parts)
@@ -241,9 +241,9 @@ def _subtitle(n_drawn: int, n_placed: int, n_events: int, n_ties: int) -> str:
 def _laid_out(figure: go.Figure, names: list[str], axis: str, subtitle: str) -> go.Figure:
     figure.update_layout(
         title={"text": "Who did what, when?", "subtitle": {"text": subtitle}},
-        height=min(180 + 34 * len(names), 3_000),
-        margin={"t": 110, "b": 50},
-        legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "title": {"text": ""}},
+        height=min(200 + 34 * len(names), 3_000),
+        margin={"t": 80, "b": 110},
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "title": {"text": ""}},
         hovermode="closest",
         barmode="overlay",
         uirevision="lanes",

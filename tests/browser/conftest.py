@@ -75,9 +75,10 @@ def find_browser() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+# Not for the whole run: Playwright keeps an event loop running in this thread, and `asyncio.run` refuses to start beside it.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One headless Chromium for the whole run; without one the test is skipped, and fails where CI=true."""
+    """One headless Chromium a file; without one the test is skipped, and fails where CI=true."""
     path = find_browser()
     if path is None:
         reason = "no Chromium found: `apt-get install chromium`, or set COUNTERPOINT_BROWSER to one"

@@ -17,7 +17,7 @@ import streamlit as st
 from dashboard import network, safe
 from dashboard.figures.lanes import lanes
 
-SINK = os.environ["COUNTERPOINT_TEST_SINK"]
+SINK = os.environ.get("COUNTERPOINT_TEST_SINK", "")
 
 
 def payload(name: str) -> str:
@@ -151,4 +151,5 @@ def breach() -> None:
 
 
 PARTS = {"matrix": matrix, "safe": through_safe, "graph": graph, "breach": breach}
-PARTS[st.query_params["part"]]()
+if __name__ == "__main__":
+    PARTS[st.query_params["part"]]()

@@ -48,14 +48,16 @@ def points(figure: go.Figure) -> dict[str, tuple[float, float, str]]:
     return {
         event[0]: (x, y, trace.marker.symbol)
         for trace in figure.data
-        if trace.mode == "markers" and trace.marker.symbol != "circle-open"
+        if trace.type == "scatter" and trace.mode == "markers" and trace.marker.symbol != "circle-open"
         for event, x, y in zip(trace.customdata, trace.x, trace.y, strict=True)
     }
 
 
 def lines(figure: go.Figure, color: str | None = None) -> list[tuple[float, float]]:
     """Return (x of the cause, x of the effect) of the lines, of the selected event's or of the others."""
-    chosen = [t for t in figure.data if t.mode == "lines" and (t.line.color == SELECTED) == (color == SELECTED)]
+    chosen = [
+        t for t in figure.data if t.type == "scatter" and t.mode == "lines" and (t.line.color == SELECTED) == (color == SELECTED)
+    ]
     return [pair for trace in chosen for pair in zip(trace.x[::3], trace.x[1::3], strict=True)]
 
 
@@ -112,8 +114,12 @@ def test_a_line_runs_from_cause_to_effect_between_lanes_and_never_backwards() ->
 def test_the_selected_event_has_a_ring_and_lines_to_its_causes_and_effects() -> None:
     figure = lanes(RUN, AGENTS, axis="time", selected="n")
     assert lines(figure, SELECTED) == [(2.0, 2.0), (3.0, 10.0)]
-    [ring] = [trace for trace in figure.data if trace.mode == "markers" and trace.marker.symbol == "circle-open"]
-    assert (ring.x, ring.customdata) == ((2.0,), (["n"],))
+    [ring] = [
+        trace
+        for trace in figure.data
+        if trace.type == "scatter" and trace.mode == "markers" and trace.marker.symbol == "circle-open"
+    ]
+    assert (ring.marker.symbol, ring.x, ring.customdata) == ("circle-open", (2.0,), (["n"],))
 
 
 def test_the_hover_says_who_what_when() -> None:
@@ -135,7 +141,7 @@ def test_names_from_the_trace_are_text() -> None:
     [mark] = [trace for trace in figure.data if trace.mode == "markers"]
     assert mark.hovertemplate is None
     assert "%{" not in mark.hovertext[0]
-    assert "<b" not in mark.hovertext[0] + figure.layout.yaxis.ticktext[0]
+    assert "<b " not in mark.hovertext[0] + figure.layout.yaxis.ticktext[0]
     assert mark.customdata == ([hostile],)
 
 
@@ -143,7 +149,7 @@ def test_events_without_a_time_are_counted_and_a_lone_end_is_a_point() -> None:
     figure = lanes(
         frame(("a", "act", "a", [], 5.0, 7.0), ("b", "act", "a", [], None, 6.0), ("c", "act", "a", [], None, None)), AGENTS
     )
-    assert figure.layout.title.subtitle.text == "2 of 3 events drawn; 1 have no time"
+    assert figure.layout.title.subtitle.text == "2 of 3 events drawn; 1 without a time"
     assert bars(figure).keys() == {"a"}
     assert points(figure)["b"][0] == 1.0
 

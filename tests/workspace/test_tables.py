@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from analysis.errors import Problem
 from analysis.model import Agent, Claim, Event, Groups, Label, Outcome, Source, Task, Trace, digest, encode
 from analysis.workspace import SCHEMAS, problem_table, trace_tables
-from analysis.workspace.tables import traces_from
+from analysis.workspace.tables import MEMBERS, traces_from
 from tests.strategies import traces
 
-SEVERAL = st.lists(traces, max_size=4, unique_by=lambda trace: trace.trace_id)
+SEVERAL = st.lists(traces, max_size=3, unique_by=lambda trace: trace.trace_id)
 RUN = Trace(
     trace_id="x:1",
     world="recorded",
@@ -54,22 +54,40 @@ def test_the_order_of_rows_does_not_matter(run: list[Trace]) -> None:
 def test_every_table_has_its_schema_with_and_without_rows() -> None:
     for tables in (trace_tables([]), trace_tables([(RUN, "x"), (BARE, "x")])):
         assert {name: rows.schema for name, rows in tables.items()} == {
-            name: schema for name, schema in SCHEMAS.items() if name not in ("problems", "raw", "decisions")
+            name: SCHEMAS[name] for name in ("traces", "texts", *MEMBERS)
         }
-    assert all(schema.names[0] == "trace_id" for name, schema in SCHEMAS.items() if name != "decisions")
+        assert all(rows.schema.names[0] == "trace_id" for rows in tables.values())
 
 
 def test_the_row_of_a_trace_holds_its_totals() -> None:
     full, bare = trace_tables([(RUN, "x"), (BARE, "y")])["traces"].to_pylist()
     totals = {
-        "family": "x", "format": "x", "task_id": "t", "task_text": "do it", "domain": "d", "condition": "unguided", "trial": "2",
-        "passed": False, "score": 0.25, "n_agents": 2, "n_events": 4, "n_claims": 1, "n_labels": 1, "n_spawn": 1, "n_delegate": 1,
-        "n_communicate": 0, "n_aggregate": 0, "n_stop": 0, "n_act": 1, "n_errors": 1,
+        "family": "x",
+        "format": "x",
+        "task_id": "t",
+        "task_text": "do it",
+        "domain": "d",
+        "condition": "unguided",
+        "trial": "2",
+        "passed": False,
+        "score": 0.25,
+        "n_agents": 2,
+        "n_events": 4,
+        "n_claims": 1,
+        "n_labels": 1,
+        "n_spawn": 1,
+        "n_delegate": 1,
+        "n_communicate": 0,
+        "n_aggregate": 0,
+        "n_stop": 0,
+        "n_act": 1,
+        "n_errors": 1,
         "explicit_share": 0.75,  # all but e2
-        "input_tokens": 7, "output_tokens": None,
+        "input_tokens": 7,
+        "output_tokens": None,
         "makespan_s": 3.5,  # from 1.5 to 5: an event without an end still happened
         "digest": digest(RUN),
-    }  # fmt: skip
+    }
     assert {name: full[name] for name in totals} == totals
     unknown = ("passed", "score", "task_id", "condition", "explicit_share", "input_tokens", "output_tokens", "makespan_s")
     assert [bare[name] for name in unknown] == [None] * len(unknown)
@@ -77,7 +95,9 @@ def test_the_row_of_a_trace_holds_its_totals() -> None:
 
 
 def test_the_group_names_the_task_where_it_differs_from_the_tasks_own_id() -> None:
-    grouped = Trace(trace_id="x:2", world="live", source=Source(format="x"), task=Task(task_id="own"), groups=Groups(task="shared"))
+    grouped = Trace(
+        trace_id="x:2", world="live", source=Source(format="x"), task=Task(task_id="own"), groups=Groups(task="shared")
+    )
     assert trace_tables([(grouped, "x")])["traces"]["task_id"].to_pylist() == ["shared"]
 
 
@@ -98,9 +118,20 @@ def test_token_totals_fit_64_bits() -> None:
 
 def test_problems_become_rows_in_words() -> None:
     problem = Problem(code="bad-json", file="f.jsonl", record="line 3", got="x", n=4)
-    assert problem_table([problem]).to_pylist() == [
-        {"trace_id": "", "file": "f.jsonl", "record": "line 3", "code": "bad-json", "severity": "lost", "message": "not valid JSON",
-         "got": "x", "expected": "", "hint": "mend or remove this record", "n": 4}
-    ]  # fmt: skip
-    assert problem_table([]).schema == SCHEMAS["problems"]
-    assert isinstance(problem_table([]), pa.Table)
+    assert problem_table([problem], stage="read").to_pylist() == [
+        {
+            "trace_id": "",
+            "file": "f.jsonl",
+            "record": "line 3",
+            "code": "bad-json",
+            "severity": "lost",
+            "message": "not valid JSON",
+            "got": "x",
+            "expected": "",
+            "hint": "mend or remove this record",
+            "n": 4,
+            "stage": "read",
+        }
+    ]
+    assert problem_table([], stage="assemble").schema == SCHEMAS["problems"]
+    assert isinstance(problem_table([], stage="assemble"), pa.Table)
