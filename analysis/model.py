@@ -355,7 +355,9 @@ def encode(trace: Trace) -> bytes:
 def digest(trace: Trace) -> str:
     """Return the hash of the trace's content, with the algorithm in front: `blake2b:<32 hex digits>`.
 
-    The id is no part of it: a run that is kept apart as `<id>~2` is still the run that its file states.
+    Equal traces have equal digests. The id is no part of it: a run that is kept apart as `<id>~2` is still the run
+    that its file states.
     """
     head = len(f'{{"format":"{FORMAT}","trace_id":') + len(msgspec.json.encode(trace.trace_id))
-    return "blake2b:" + hashlib.blake2b(encode(trace)[head:], digest_size=16).hexdigest()
+    data = msgspec.json.encode(trace, order="deterministic")
+    return "blake2b:" + hashlib.blake2b(data[head:], digest_size=16).hexdigest()

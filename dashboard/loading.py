@@ -13,8 +13,10 @@ import streamlit as st
 
 from analysis.evaluation.agreement import agreements
 from analysis.model import Trace
+from analysis.orchestration.timing import timing
 from analysis.workspace import Snapshot, Workspace
 from analysis.workspace.listing import count, page
+from dashboard import swimlane
 
 
 class Version(NamedTuple):
@@ -59,6 +61,14 @@ def n_traces(version: Version, filter: str = "") -> int:
 def trace(version: Version, trace_id: str) -> Trace:
     """Return one trace, frozen."""
     return snapshot(version).trace(trace_id)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def lanes(version: Version, trace_id: str) -> bytes:
+    """Return the drawing of one trace's lanes, with its critical path and drag."""
+    run = trace(version, trace_id)
+    times = timing(run)
+    return swimlane.payload(swimlane.rows(run, critical=times.critical_path, drag_s=times.drag_s))
 
 
 def rows(version: Version, table: str, trace_id: str) -> pd.DataFrame:

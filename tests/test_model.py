@@ -107,6 +107,7 @@ def test_the_digest_changes_with_any_part_of_the_content_and_with_nothing_else()
     assert len({digest(decode(version)) for version in versions}) == len(versions)
     for same in (line(groups={}, task={}, events=[], outcome={}), line(trace_id="other:\u2028id")):
         assert digest(decode(same)) == digest(decode(line()))
+    assert digest(decode(line(extra={"a": 1, "b": 2}))) == digest(decode(line(extra={"b": 2, "a": 1})))
 
 
 def test_the_payload_holds_the_fields_of_the_kind_that_are_set() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, progress_bar, say
+from analysis.errors import Problem
 from analysis.readers import FAMILIES, MEBIBYTE
 
 if TYPE_CHECKING:
@@ -55,9 +57,8 @@ def print_report(report: ImportReport, workspace: str) -> None:
     from analysis.workspace import Snapshot, Workspace
 
     plain = report.plain()
-    for file in report.files:
-        for problem in file.problems:
-            say(f"{problem.severity}: {problem}" + (f" [{problem.n} times]" if problem.n > 1 else ""))
+    for lines in _by_kind([problem for file in report.files for problem in file.problems]):
+        say(lines)
     for problem in report.skipped:
         say(f"skipped: {problem}")
     counts = {"new": plain["traces"], "updated": plain["updated"], "unchanged": plain["unchanged"]}
@@ -71,6 +72,19 @@ def print_report(report: ImportReport, workspace: str) -> None:
     for agreement in agreements(labels.to_pandas()):
         say(f"annotators {agreement}")
     say(f"workspace {workspace} is at version {report.version}")
+
+
+def _by_kind(problems: list[Problem]) -> Iterator[str]:
+    """Yield the problems worst first: what was lost line by line, of everything else one example and its number."""
+    for severity in ("lost", "repaired", "note"):
+        of_severity = [problem for problem in problems if problem.severity == severity]
+        for code in dict.fromkeys(problem.code for problem in of_severity):
+            same = [problem for problem in of_severity if problem.code == code]
+            shown = same if severity == "lost" else same[:1]
+            n_hidden = sum(problem.n for problem in same) - len(shown)
+            for n, problem in enumerate(shown):
+                more = f" [and {n_hidden:,} more like it]" if n_hidden and n == len(shown) - 1 else ""
+                yield f"{severity}: {problem}{more}"
 
 
 def formats(json: JsonOption = False) -> None:

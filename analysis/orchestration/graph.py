@@ -20,7 +20,7 @@ REPAIRS: dict[str, str] = {
     "repeated": "its id had come before in the source and was given a number; references mean the first event of that id",
     "self-parent": "names itself as its cause; the edge is left out",
     "orphaned": "names a cause that is not in the trace; the edge is left out",
-    "cyclic": "lies on a circle of causes; the edge that points back in the run's order is left out",
+    "cyclic": "lies on a circle of causes; the edge that closes the circle is left out",
     "skewed": "begins before its cause does, so two clocks disagree; the edge is left out",
     "negative": "ends before it begins; its start is kept and it has no duration",
     "open-ended": "has only one of start and end; it stands there and has no duration",
@@ -184,20 +184,28 @@ def _causes(events: Sequence[Event], repairs: list[Repair]) -> _Causes:
 
 
 def _cut_circles(events: Sequence[Event], causes: _Causes, times: Sequence[_Time | None], repairs: list[Repair]) -> None:
-    """Leave out, among events that cause each other, the edges that point back in time, or in order where times are missing."""
+    """Leave out each edge that closes a circle when the run is followed from its first event on, effects in order."""
     left = set(range(len(events))) - set(_topological(causes))
-    if not left:
-        return
-    import networkx as nx
-
-    edges = nx.DiGraph((cause, n) for n in sorted(left) for cause in causes[n] if cause in left)
-    for circle in nx.strongly_connected_components(edges):
-        starts = {n: time.start_us for n in circle if (time := times[n]) is not None}
-        place = {n: (starts[n] if len(starts) == len(circle) else 0, n) for n in circle}
-        for n in sorted(circle):
-            for cause in [cause for cause in causes[n] if cause in circle and place[cause] > place[n]]:
-                del causes[n][cause]
-                repairs.append(Repair("cyclic", events[n].event_id, events[cause].event_id))
+    starts = {n: time.start_us for n in left if (time := times[n]) is not None}
+    place = {n: (starts[n] if len(starts) == len(left) else 0, n) for n in left}
+    effects = _effects([[c for c in named if c in left] if n in left else [] for n, named in enumerate(causes)])
+    todo = {n: iter(sorted(effects[n], key=place.__getitem__)) for n in left}
+    entered: set[int] = set()
+    for root in sorted(left, key=place.__getitem__):
+        path = [root] if root not in entered else []
+        on_path = set(path)
+        while path:
+            n = path[-1]
+            entered.add(n)
+            effect = next(todo[n], None)
+            if effect is None:
+                on_path.discard(path.pop())
+            elif effect in on_path:
+                del causes[effect][n]
+                repairs.append(Repair("cyclic", events[effect].event_id, events[n].event_id))
+            elif effect not in entered:
+                path.append(effect)
+                on_path.add(effect)
 
 
 def _cut_skew(events: Sequence[Event], causes: _Causes, times: Sequence[_Time | None], repairs: list[Repair]) -> None:

@@ -7,22 +7,20 @@ times of different traces are never compared. Hidden here: how nested events are
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from analysis.model import Trace
 from analysis.orchestration.graph import EventGraph, event_graph
-from analysis.orchestration.nesting import Nesting, nesting
+from analysis.orchestration.nesting import Nesting, nesting, not_nested
+from analysis.orchestration.paths import clock_network, longest_paths, step_network
 
 Basis = Literal["clock", "events", "tokens"]
 
 #: With fewer events that have a duration (or tokens), most of the work would be missing from every sum.
 MIN_KNOWN_SHARE = 0.5
-#: Node visits spent on the drag of events that enclose others, each of which needs a pass of its own; about a second.
-_MAX_VISITS = 2_000_000
 
 
 class Span(NamedTuple):
@@ -157,38 +155,89 @@ def timing(trace: Trace) -> Timing:
     (11.0, 9.0, 9.0, 4.0, 4.0, ('plan', 'a', 'join'))
     """
     graph = event_graph(trace)
-    basis, n_known = _basis(graph)
-    nested = nesting(graph, on_clock=basis == "clock")
-    network = _clock_network(graph, nested) if basis == "clock" else _step_network(graph, basis)
+    basis, weights = _basis(graph)
+    nested = nesting(graph) if basis == "clock" else not_nested(graph)
+    network = clock_network(graph, nested) if basis == "clock" else step_network(graph, weights)
+    paths = longest_paths(network, len(graph.events))
+    starts, ends = (graph.start_us, graph.end_us) if basis == "clock" else (paths.start, paths.end)
     unit = 1e6 if basis == "clock" else 1.0
-    own = _by_event(graph, network)
-    heads = _heads(network, network.causes)
-    length = max([head + weight for head, weight in zip(heads, network.weights, strict=True)], default=0)
-    causal = [head + weight for head, weight in zip(_heads(network, network.causal), network.weights, strict=True)]
-    tails = _tails(network)
-    schedule = _schedule(graph, network, heads, basis)
-    drag, n_without = _drag(network, heads, tails, length)
-    busy, alive = _agents(graph, own, schedule)
+    schedule = tuple([Span(start / unit, end / unit) for start, end in zip(starts, ends, strict=True)])
     useful, reason = _useful(graph, nested)
     ids = [event.event_id for event in graph.events]
-    slack = _slack(network, heads, tails, length)
     return Timing(
         graph=graph,
         nesting=nested,
         basis_of_time=basis,
-        own=tuple([x / unit for x in own]),
-        schedule=tuple([Span(a / unit, b / unit) for a, b in schedule]),
-        work=sum(own) / unit,
-        span=length / unit,
-        span_causal=max(causal, default=0) / unit,
-        makespan=(max([b for _, b in schedule], default=0) - min([a for a, _ in schedule], default=0)) / unit,
-        slack={ids[n]: x / unit for n, x in enumerate(slack)},
-        drag={ids[n]: x / unit for n, x in enumerate(drag) if x is not None},
-        n_without_drag=n_without,
-        critical_path=tuple([ids[n] for n in _critical(network, heads, length)]),
-        busy={agent: x / unit for agent, x in busy.items()},
-        alive={agent: Span(a / unit, b / unit) for agent, (a, b) in alive.items()},
+        n_known=sum([weight > 0 for weight in weights]) if basis != "clock" else sum(graph.is_timed),
+        own=tuple([own / unit for own in paths.own]),
+        schedule=schedule,
+        work=sum(paths.own) / unit,
+        span=paths.span / unit,
+        span_causal=paths.span_causal / unit,
+        makespan=(max(ends, default=0) - min(starts, default=0)) / unit,
+        slack={event_id: slack / unit for event_id, slack in zip(ids, paths.slack, strict=True)},
+        drag={event_id: drag / unit for event_id, drag in zip(ids, paths.drag, strict=True) if drag is not None},
+        n_without_drag=paths.drag.count(None),
+        critical_path=tuple([ids[n] for n in paths.critical]),
+        busy={agent: sum([paths.own[n] for n in places]) / unit for agent, places in graph.by_agent.items()},
+        alive=_alive(graph, schedule),
         useful=useful,
         useful_reason=reason,
-        n_known=n_known,
     )
+
+
+def _basis(graph: EventGraph) -> tuple[Basis, list[int]]:
+    """Return the basis of time and, without a clock, what each event counts."""
+    enough = MIN_KNOWN_SHARE * len(graph.events)
+    if graph.events and sum(graph.is_timed) >= enough:
+        return "clock", []
+    tokens = [event.output_tokens or 0 for event in graph.events]
+    if any(tokens) and sum([event.output_tokens is not None for event in graph.events]) >= enough:
+        return "tokens", tokens
+    return "events", [int(event.kind is not None) for event in graph.events]
+
+
+def _alive(graph: EventGraph, schedule: Sequence[Span]) -> dict[str, Span]:
+    """From the end of the event that spawned an agent, where that is known, to the agent's last event."""
+    spawned: dict[str, float] = {}
+    for n, event in enumerate(graph.events):
+        for target in event.targets if event.kind == "spawn" else ():
+            spawned.setdefault(target, schedule[n].end)
+    alive = {}
+    for agent, places in graph.by_agent.items():
+        first = schedule[places[0]].start
+        last = max([schedule[n].end for n in places])
+        alive[agent] = Span(min(first, spawned.get(agent, first)), last)
+    return alive
+
+
+def _useful(graph: EventGraph, nested: Nesting) -> tuple[frozenset[int] | None, str]:
+    """Return the events from which the result was reached and that did not fail: no failed call, no tried one before it."""
+    stops = [n for n, event in enumerate(graph.events) if event.kind == "stop"]
+    ends = stops or [n for n, event in enumerate(graph.events) if event.kind == "aggregate"]
+    if not ends:
+        return None, "no stop or aggregate event says what the run came to"
+    if not graph.causes[ends[-1]] and len(graph.events) > 1:
+        return None, "the event that ends the run names no causes"
+    inside: list[list[int]] = [[] for _ in graph.events]
+    for n, caller in enumerate(nested.caller):
+        if caller is not None:
+            inside[caller].append(n)
+    reached: set[int] = set()
+    todo = [ends[-1]]
+    while todo:
+        n = todo.pop()
+        if n not in reached:
+            reached.add(n)
+            todo += graph.causes[n]
+            todo += inside[n]  # what a span called returned to it
+    return frozenset([n for n in reached if not _failed(graph, n)]), ""
+
+
+def _failed(graph: EventGraph, n: int) -> bool:
+    if graph.events[n].error is not None:
+        return True
+    if graph.events[n].action != "tool_call":
+        return False
+    results = [graph.events[m] for m in graph.effects[n] if graph.events[m].action == "tool_result"]
+    return bool(results) and all(result.error is not None for result in results)

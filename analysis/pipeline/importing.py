@@ -19,8 +19,9 @@ from analysis import model
 from analysis.errors import HeadConflict, Problem, UnknownNameError
 from analysis.model import Trace
 from analysis.pipeline.resolving import Known, Placed, finish, place
-from analysis.pipeline.spill import Spill, Spilled, source_key
+from analysis.pipeline.spill import Spill, Spilled
 from analysis.readers import FAMILIES, MEBIBYTE, Fragment, Source, files_below, native, open_source, read, recognise
+from analysis.readers.fragment import source_key
 from analysis.workspace import SCHEMAS, File, Snapshot, Workspace, problem_table, trace_tables
 
 Progress = Callable[[float, str], None]

@@ -17,8 +17,9 @@ import msgspec
 
 from analysis import model
 from analysis.errors import Problem
-from analysis.pipeline.spill import Spilled, source_key
+from analysis.pipeline.spill import Spilled
 from analysis.readers import FAMILIES, Fragment
+from analysis.readers.fragment import source_key
 
 
 class Known(NamedTuple):

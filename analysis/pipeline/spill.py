@@ -5,7 +5,6 @@ All fragments of one trace id fall into one bucket, in the order they were read.
 
 from __future__ import annotations
 
-import re
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import IO
 
 import msgspec
 
-from analysis.readers import Fragment
+from analysis.readers.fragment import Fragment, source_key
 
 _N_BUCKETS = 64
 
@@ -61,12 +60,3 @@ class Spill:
                 spilled = self._decoder.decode(stream.read(int.from_bytes(size, "little")))
                 bucket.setdefault(source_key(spilled.fragment.trace_id), []).append(spilled)
             yield bucket
-
-
-def source_key(trace_id: str) -> str:
-    """Return the id without the `~2` that keeps apart different runs of one source id.
-
-    >>> source_key("whowhen:hand-1~2")
-    'whowhen:hand-1'
-    """
-    return re.sub(r"~[0-9]+\Z", "", trace_id)

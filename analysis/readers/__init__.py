@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from analysis.errors import Problem
-from analysis.readers import composition, native, whowhen
+from analysis.readers import composition, marble, native, whowhen
 from analysis.readers.fragment import Family, Fragment
 from analysis.readers.source import MEBIBYTE, Source, open_source
 
 __all__ = ["FAMILIES", "MEBIBYTE", "Fragment", "Source", "files_below", "native", "open_source", "read", "recognise"]
 
-FAMILIES: dict[str, Family] = {module.FORMAT: module for module in cast("tuple[Family, ...]", (native, whowhen, composition))}
+FAMILIES: dict[str, Family] = {
+    module.FORMAT: module for module in cast("tuple[Family, ...]", (native, whowhen, composition, marble))
+}
 
 
 def recognise(source: Source) -> tuple[Family, str] | Problem:

@@ -7,6 +7,7 @@ order, and importing a file again adds nothing.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -77,3 +78,12 @@ def fragment(trace_id: str, part: str, value: Any, *, file: str, record: str, pr
 def hash_of(data: bytes) -> str:
     """Return 16 hex digits that identify the bytes."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def source_key(trace_id: str) -> str:
+    """Return the id without the `~2` that keeps apart different runs of one source id.
+
+    >>> source_key("whowhen:hand-1~2")
+    'whowhen:hand-1'
+    """
+    return re.sub(r"~[0-9]+\Z", "", trace_id)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from analysis.errors import UnknownNameError
-from dashboard import details, loading, network, notes, safe, selection, tables
-from dashboard.figures.lanes import lanes
+from dashboard import details, loading, network, notes, safe, selection, swimlane, tables
 
 VIEWS = {"lanes": "Lanes", "graph": "Graph", "events": "Events", "claims": "Claims and labels", "record": "Record and problems"}
 version = loading.version()
@@ -31,37 +30,41 @@ except UnknownNameError as error:
     st.stop()
 
 details.draw_header(trace)
-events, agents = loading.rows(version, "events", trace.trace_id), loading.rows(version, "agents", trace.trace_id)
 ids = [event.event_id for event in trace.events]
 view = selection.choose("view", "View", VIEWS)
 selected = selection.get("event")
-if selected not in ids:
-    if selected:
-        st.warning(safe.markdown(f"This trace has no event {selected}."), icon=":material/search_off:")
-    selected = ids[0] if ids else None
+if selected is not None and selected not in ids:
+    st.warning(safe.markdown(f"This trace has no event {selected}."), icon=":material/search_off:")
+    selected = None
 
 
-def draw_lanes() -> str | None:
-    """The lane chart; returns the event that was clicked."""
-    has_clock = bool(events["t_start_s"].notna().any()) if len(events) else False
-    by_time = has_clock and selection.choose("axis", "Axis", {"time": "By time", "order": "By order"}) == "time"
-    if not has_clock and ids:
-        st.caption("The source has no times, so events stand in their order.")
-    figure = lanes(events, agents, axis="time" if by_time else "order", selected=selected)
-    key = f"trace.lanes.{trace.trace_id}.{by_time}"
-    clicked = st.plotly_chart(figure, key=key, on_select="rerun", selection_mode="points")
-    points = [point["customdata"] for point in clicked["selection"]["points"] if point.get("customdata")]
-    return str(points[0][0]) if points else None
+def pick(position: int | None) -> None:
+    """Put what was picked in the lanes into the address."""
+    selection.put(event=ids[position] if position is not None and position < len(ids) else None)
 
 
-def draw_table() -> str | None:
-    """The events as a table; returns the one that was selected."""
-    rows = details.event_rows(trace)
-    chosen = tables.show(rows, key="events", columns=details.EVENT_COLUMNS, select="single-row", height=620)
-    return ids[chosen[0]] if chosen else None
+def draw_lanes() -> None:
+    """The lanes; what is clicked in them is in the address when the page runs next."""
+    has_clock = trace.clock is not None
+    axis = selection.choose("axis", "Axis", {"time": "By time", "order": "By order"}) if has_clock else "order"
+    position = ids.index(selected) if selected is not None else None
+    swimlane.draw(loading.lanes(version, trace.trace_id), selected=position, axis=axis, on_pick=pick)
+
+
+def draw_table() -> None:
+    """The events as a table."""
+    chosen = tables.show(
+        details.event_rows(trace), key="events", columns=details.EVENT_COLUMNS, select="single-row", height=620
+    )
+    # A row counts once: the page remembers the last one, so that Previous and Next can move on from it.
+    if chosen and st.session_state.get("trace.row") != (trace.trace_id, chosen[0]):
+        st.session_state["trace.row"] = (trace.trace_id, chosen[0])
+        pick(chosen[0])
+        st.rerun()
 
 
 if view == "graph":
+    events, agents = loading.rows(version, "events", trace.trace_id), loading.rows(version, "agents", trace.trace_id)
     nodes, edges, caption = network.orchestration_graph(events, agents)
     st.caption(safe.markdown(caption))
     html = network.orchestration_html(nodes, edges, dark=st.context.theme.type == "dark", height_px=560)
@@ -70,20 +73,20 @@ elif view == "claims":
     details.draw_claims(trace)
 elif view == "record":
     details.draw_record(version, trace)
+elif not ids:
+    st.info("This trace holds no events: its source stated none.", icon=":material/info:")
 else:
     main, side = st.columns([3, 2], gap="medium")
     with main:
-        picked = draw_lanes() if view == "lanes" else draw_table()
-    # A click counts once: the view remembers its last pick, so that Previous and Next can move on from it.
-    if picked and st.session_state.get("trace.picked") != (view, picked):
-        st.session_state["trace.picked"] = (view, picked)
-        selection.put(event=picked)
-        st.rerun()
+        if view == "lanes":
+            draw_lanes()
+        else:
+            draw_table()
     with side:
         if selected is None:
-            st.info("This trace holds no events: its source stated none.", icon=":material/info:")
-        else:
-            details.draw_event(trace, ids.index(selected))
-            notes.draw(version, trace.trace_id, selected)
+            st.caption("Nothing is selected; this is how the run begins.")
+        shown = selected or ids[0]
+        details.draw_event(trace, ids.index(shown))
+        notes.draw(version, trace.trace_id, shown)
 st.subheader("Tags and notes on this trace")
 notes.draw(version, trace.trace_id)

@@ -59,7 +59,7 @@ export function layOut(scene, place, closed, isHidden) {
   while (todo.length) {
     const [lane, depth, inside] = todo.pop();
     const isShown = inside < 0;
-    if (isShown) lanes.push({ lane, depth, events: [], nAgents: 0 });
+    if (isShown) lanes.push({ lane, depth, events: [], nAgents: 0, nEvents: 0 });
     shownAs[lane] = isShown ? lanes.length - 1 : inside;
     lanes[shownAs[lane]].nAgents += scene.lanes.is_group[lane] ? 0 : 1;
     const below = isShown && closed.has(lane) ? shownAs[lane] : inside;
@@ -78,6 +78,7 @@ export function layOut(scene, place, closed, isHidden) {
     lane.y = y;
     y += lane.height;
   }
+  for (const lane of scene.lane) lanes[shownAs[lane]].nEvents += 1;
   return { lanes, shownAs, row, height: y };
 }
 

@@ -156,7 +156,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "foreign-field": ({"events": [{"event_id": "e", "kind": "stop", "action": "x"}]}, "`action` belongs to act, not to stop"),
     "same-agent-twice": ({"agents": [{"agent_id": "a", "component": "c"}] * 2}, "agent id 'a' occurs twice"),
     "deep": ({"task": {"extra": json.loads('{"a":' + "[" * 500 + "]" * 500 + "}")}}, "nested deeper than 100 levels - at"),
-    "long-id": ({"trace_id": "x" * 481}, "trace_id of 481 characters, expected at most 480"),
+    "long-id": ({"trace_id": "x" * 488}, "trace_id of 501 characters, its format included, expected at most 500"),
     "not-an-id": ({"trace_id": 7}, "Expected `str`, got `int` - at `$.trace_id`"),
 }  # fmt: skip
 
@@ -203,7 +203,7 @@ def test_numbers_that_are_none_are_absent_and_named(tmp_path: Path) -> None:
 
 
 def test_the_longest_id_still_round_trips_with_everything_that_is_put_around_it(tmp_path: Path) -> None:
-    (fragment,) = items(tmp_path, json.dumps(HEAD | {"trace_id": "x" * 480}).encode())
+    (fragment,) = items(tmp_path, json.dumps(HEAD | {"trace_id": "x" * 487}).encode())
     assert isinstance(fragment, Fragment)
     trace, _ = native.assemble(f"{fragment.trace_id}~12345", [fragment])
     assert decode(encode(trace)) == trace

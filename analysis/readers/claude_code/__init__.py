@@ -1,8 +1,8 @@
 """Claude Code sessions, 1.0.x to 2.1.x: sub-agents inside the session file (old) or in files of their own (new).
 
 All files of one session are one trace. Hidden here, each in its own module: which session a file's lines belong to
-(`files`), what a line is and which lines are copies (`lines`), who acts and what answers what (`session`), and the
-events (`events`).
+(`files`), what a line says and which are copies (`lines`), what it follows (`chains`), what answers and who was started
+(`calls`), who acts (`session`), and the events (`events`).
 
 Tokens: `input_tokens` is the source's own figure and leaves the cache out; what was written to the cache and read from it
 stands in `extra` under the source's names. Each model call counts once, with the last figures its lines state.
@@ -17,6 +17,7 @@ import msgspec
 from analysis.model import Agent, Event, Task, Trace
 from analysis.model import Source as Origin
 from analysis.readers.claude_code import events, lines, session
+from analysis.readers.claude_code.calls import MAIN
 from analysis.readers.claude_code.files import FORMAT, KINDS, detect, read
 from analysis.readers.fragment import Assembled, Fragment
 
@@ -33,7 +34,8 @@ def assemble(trace_id: str, fragments: Sequence[Fragment]) -> Assembled:
     held, problems = lines.load(fragments)
     run, orphans = session.link(held, lines.metas(fragments))
     told, agents = events.tell(run), _agents(run)
-    first = min(fragments, key=lines.place)
+    mains = {line.file for line in held.lines if not line.is_side}
+    first = min((f for f in fragments if f.primary), key=lambda f: (f.file not in mains, lines.place(f)))
     trace = Trace(
         trace_id=trace_id,
         world="recorded",
@@ -48,8 +50,9 @@ def assemble(trace_id: str, fragments: Sequence[Fragment]) -> Assembled:
 
 
 def _task(run: session.Session, told: Sequence[Event]) -> Task:
-    """Return the first input as the task, and the title that the session was given last."""
-    text = next((event.content for event in told if event.action == "input" and event.content), None)
+    """Return the first input as the task, the main agent's where it is there, and the title that was given last."""
+    inputs = sorted((e for e in told if e.action == "input" and e.content), key=lambda event: event.agent_id != MAIN)
+    text = inputs[0].content if inputs else None
     titles = {line.type: title for line in run.order if (title := line.text(_TITLES.get(line.type, "")))}
     title = next((titles[name] for name in _TITLES if name in titles), None)
     return Task(text=text, extra={"title": title} if title else {})

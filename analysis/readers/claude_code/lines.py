@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -31,9 +32,11 @@ _ENVELOPE = frozenset(
         "sessionKind", "session_id", "slug", "userType", "version",
     }
 )  # fmt: skip
+_PLACED = _ENVELOPE | {"timestamp", "type", "uuid"}
 _TOKENS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
-Call = tuple[str, str]  # a model call: message id and request id
+Block = dict[str, Any]
+ModelCall = tuple[str, str]  # a model call: message id and request id
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,21 +47,24 @@ class Line:
     raw: dict[str, Any]
     file: str
     agent: str | None
-    call: Call | None
+    call: ModelCall | None
     time_s: float | None
     sort_s: float  # its time; without one, that of the line before it in its file
-    blocks: tuple[dict[str, Any], ...]
+    blocks: tuple[Block, ...]
 
     @property
     def type(self) -> str:
+        """What kind of line it is."""
         return self.text("type") or "?"
 
     @property
     def uuid(self) -> str | None:
+        """Its own id."""
         return name_of(self.raw.get("uuid"))
 
     @property
     def message(self) -> dict[str, Any]:
+        """What was said, and by which model."""
         return mapping(self.raw.get("message"))
 
     @property
@@ -68,12 +74,13 @@ class Line:
 
     @property
     def is_side(self) -> bool:
+        """Whether it is a sub-agent's."""
         return self.raw.get("isSidechain") is True
 
     @property
     def payload(self) -> dict[str, Any]:
         """The record without what says where it belongs."""
-        return {name: value for name, value in self.raw.items() if name not in _ENVELOPE | {"timestamp", "type", "uuid"}}
+        return {name: value for name, value in self.raw.items() if name not in _PLACED}
 
     def text(self, name: str) -> str | None:
         """Return the text of a field, or None."""
@@ -95,7 +102,7 @@ class Held:
     clock: Literal["unix", "naive"] | None
     lines: list[Line] = field(default_factory=list)
     known: dict[str, Line] = field(default_factory=dict)
-    usage: dict[Call, Usage] = field(default_factory=dict)
+    usage: dict[ModelCall, Usage] = field(default_factory=dict)
 
 
 class _Row(NamedTuple):
@@ -109,13 +116,14 @@ class _Time(NamedTuple):
     has_zone: bool
 
 
-Found = dict[tuple[str, str], Problem]  # one problem a code and file, with its number
+Found = dict[tuple[str, str, str], Problem]  # by code, file and what was expected
 
 
 def report(found: Found, code: str, file: str, *, got: str, expected: str = "") -> None:
-    """Count a problem; the first of its kind in a file is the one shown."""
-    old = found.setdefault((code, file), Problem(code=code, file=file, got=got, expected=expected, n=0))
-    found[code, file] = msgspec.structs.replace(old, n=old.n + 1)
+    """Count a problem; of those that are alike in a file the first is shown."""
+    new = Problem(code=code, file=file, got=got[:100], expected=expected, n=0)
+    old = found.setdefault((code, file, expected), new)
+    found[code, file, expected] = msgspec.structs.replace(old, n=old.n + 1)
 
 
 def name_of(value: Any) -> str | None:
@@ -138,6 +146,27 @@ def plain(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def blocks_of(content: Any) -> tuple[Block, ...]:
+    """Return the blocks of a content, which may be a bare text."""
+    members = content if isinstance(content, list) else [] if content is None else [content]
+    return tuple(m if isinstance(m, dict) else {"type": "text", "text": m if isinstance(m, str) else plain(m)} for m in members)
+
+
+def words(blocks: Iterable[Block]) -> tuple[str | None, list[str]]:
+    """Return the text of blocks, and the types of those that are no text.
+
+    >>> words([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}])
+    ('a\\n\\nb', ['image'])
+    """
+    texts, others = [], []
+    for block in blocks:
+        if block.get("type") == "text" and isinstance(text := block.get("text"), str):
+            texts.append(text)
+        else:
+            others.append(str(block.get("type")))
+    return "\n\n".join(texts) if texts else None, others
+
+
 def place(part: Fragment) -> tuple[str, int, str]:
     """Return what fragments are sorted by: file, first line, part."""
     digits = re.search(r"\d+", part.record)
@@ -152,7 +181,8 @@ def metas(fragments: Iterable[Fragment]) -> dict[str, dict[str, Any]]:
 
 def load(fragments: Sequence[Fragment]) -> tuple[Held, list[Problem]]:
     """Return the lines of all fragments, and what had to be repaired."""
-    rows, found = list(_rows(fragments)), Found()
+    found: Found = {}
+    rows = list(_rows(fragments))
     times = [_time(row, found) for row in rows]
     stated = {time.has_zone for time in times if time is not None}
     held = Held("unix" if True in stated else "naive" if stated else None)
@@ -175,7 +205,7 @@ def _rows(fragments: Iterable[Fragment]) -> Iterator[_Row]:
     A file that grew is read again, and its last chunk is longer then. In sorted order, what begins with a chunk follows it.
     """
     parts = sorted((part for part in fragments if part.part.startswith("lines:")), key=lambda part: (part.data[:-1], place(part)))
-    longer = [b.data.startswith(a.data[:-1] + b",") for a, b in zip(parts, parts[1:], strict=False)]
+    longer = [b.data.startswith(a.data[:-1] + b",") for a, b in pairwise(parts)]
     newest = [part for part, is_superseded in zip(parts, [*longer, False], strict=True) if not is_superseded]
     for part in sorted(newest, key=place):
         agent = part.part.partition(":")[2].partition(":")[2]
@@ -188,7 +218,7 @@ def _lines(rows: list[_Row], times: list[_Time | None], requests: dict[str, str]
     sort_s: dict[str, float] = {}
     for index, (row, time) in enumerate(zip(rows, times, strict=True)):
         if time is not None and has_zones and not time.has_zone:
-            report(found, "bad-value", row.file, got=str(row.raw["timestamp"]), expected="a time with a zone, as other lines have")
+            report(found, "bad-value", row.file, got=str(row.raw["timestamp"]), expected="a time with a zone")
             time = None
         if time is not None:
             sort_s[row.file] = time.seconds
@@ -200,17 +230,8 @@ def _lines(rows: list[_Row], times: list[_Time | None], requests: dict[str, str]
             call=_call(index, row.raw, requests),
             time_s=None if time is None else time.seconds,
             sort_s=sort_s.get(row.file, float("-inf")),
-            blocks=_blocks(mapping(row.raw.get("message")).get("content")),
+            blocks=blocks_of(mapping(row.raw.get("message")).get("content")),
         )
-
-
-def _blocks(content: Any) -> tuple[dict[str, Any], ...]:
-    members = content if isinstance(content, list) else [] if content is None else [content]
-    return tuple(member if isinstance(member, dict) else {"type": "text", "text": _said(member)} for member in members)
-
-
-def _said(value: Any) -> str:
-    return value if isinstance(value, str) else plain(value)
 
 
 def _time(row: _Row, found: Found) -> _Time | None:
@@ -236,7 +257,7 @@ def _requests(rows: Iterable[_Row]) -> dict[str, str]:
     return requests
 
 
-def _call(index: int, raw: dict[str, Any], requests: dict[str, str]) -> Call | None:
+def _call(index: int, raw: dict[str, Any], requests: dict[str, str]) -> ModelCall | None:
     if raw.get("type") != "assistant":
         return None
     if (message_id := name_of(mapping(raw.get("message")).get("id"))) is None:
@@ -257,7 +278,7 @@ def _identity(line: Line) -> tuple[str, ...]:
     return ("", "", hash_of(msgspec.json.encode({**body, "message": content}, order="deterministic")))
 
 
-def _count_tokens(usage: dict[Call, Usage], line: Line, found: Found) -> None:
+def _count_tokens(usage: dict[ModelCall, Usage], line: Line, found: Found) -> None:
     """Keep the last figures stated for the line's model call; the first of a message are too low."""
     stated = mapping(line.message.get("usage"))
     if line.call is None or not stated:

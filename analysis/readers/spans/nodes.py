@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from analysis.readers.spans import names
 from analysis.readers.spans.span import Span, SpanEvent, shortened
-from analysis.readers.spans.texts import Message, said, taken
+from analysis.readers.spans.texts import Message, said, system_prompt, taken, text_of
 
 _MAX_TOKENS: Final = 2**53
+_CALLING: Final = {"model_call", "embedding", "rerank"}
 _USED_EVENTS: Final = {*names.INPUT_EVENTS, *names.DETAIL_EVENTS, names.OUTPUT_EVENT}
 
 
@@ -31,6 +32,8 @@ class Node:
     agent: str | None  # the agent's name on the span itself
     is_named: bool  # whether a span of role `agent_run` says which agent
     thing: str | None  # the tool, model or span that acted
+    model: str | None
+    system: str | None  # what the model was told to be
     messages: tuple[Message, ...]
     input: str | None
     output: str | None
@@ -54,6 +57,10 @@ class Node:
 
     attributes: dict[str, Any] = field(default_factory=dict)
 
+    def parent_id_in(self, nodes: list[Node]) -> str | None:
+        """Return the event of the parent, or the id of one that is not here; None for a root and a span that was cut loose."""
+        return nodes[self.parent].event_id if self.parent >= 0 else self.parent_id
+
 
 def node_of(event_id: str, span: Span) -> Node:
     """Return what a span says by itself."""
@@ -64,7 +71,11 @@ def node_of(event_id: str, span: Span) -> Node:
         role = "handoff"
     texts = said(attributes, span.events)
     agent, is_named = _agent(role, span, attributes)
-    model, tool = taken(attributes, names.MODEL), taken(attributes, names.TOOL_NAME) if role == "tool_call" else None
+    for name in (*names.OPERATION, *names.KIND, *names.AGENT_NAME):  # what the event says already
+        if attributes.get(name) in (raw_type, agent):
+            attributes.pop(name, None)
+    model = text_of(taken(attributes, names.MODEL))
+    tool = text_of(taken(attributes, names.TOOL_NAME)) if role == "tool_call" else None
     return Node(
         event_id=event_id,
         span_id=span.span_id,
@@ -76,7 +87,9 @@ def node_of(event_id: str, span: Span) -> Node:
         raw_type=raw_type or span.name or None,
         agent=agent,
         is_named=is_named,
-        thing=str(model) if model is not None and role != "agent_run" else str(tool) if tool is not None else span.name or None,
+        thing=(tool if role == "tool_call" else model if role in _CALLING else None) or span.name or None,
+        model=model,
+        system=system_prompt(texts.messages) if role == "model_call" else None,
         messages=texts.messages,
         input=texts.input,
         output=texts.output,
@@ -86,11 +99,11 @@ def node_of(event_id: str, span: Span) -> Node:
         error=_error(span, attributes),
         status=span.status,
         scope=span.scope or "",
-        extra=_extra(span, texts.answers, model if role == "agent_run" else None),
+        extra=_extra(span, texts.answers, None if role in _CALLING else model),
         node_id=str(attributes[names.NODE_ID]) if names.NODE_ID in attributes else None,
         node_parent=str(attributes[names.NODE_PARENT]) if names.NODE_PARENT in attributes else None,
         handoff=handoff,
-        attributes=attributes,
+        attributes={name: value for name, value in attributes.items() if value is not None},
     )
 
 
@@ -169,7 +182,7 @@ def _error(span: Span, attributes: dict[str, Any]) -> str | None:
     return ": ".join(told) or str(attributes.get(names.ERROR_TYPE) or "error")
 
 
-def _extra(span: Span, answers: tuple[Message, ...], model: Any) -> dict[str, Any]:
+def _extra(span: Span, answers: tuple[Message, ...], model: str | None) -> dict[str, Any]:
     """Return what has no field of its own in an event."""
     events = [_event(event) for event in span.events if event.name not in _USED_EVENTS]
     beside = {

@@ -51,6 +51,11 @@ def said(attributes: dict[str, Any], events: list[SpanEvent]) -> Said:
     return Said(tuple(into), asked if asked is not None else _request(into), output, answers)
 
 
+def system_prompt(messages: tuple[Message, ...]) -> str | None:
+    """Return the text of a first message of the role `system`, if there is one."""
+    return (_words(messages[0]) or None) if messages and messages[0].get("role") == "system" else None
+
+
 def taken(attributes: dict[str, Any], wanted: Iterable[str]) -> Any:
     """Take the first of the attributes that is there, and return its value."""
     for name in wanted:
