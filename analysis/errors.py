@@ -107,6 +107,10 @@ class TraceError(CounterpointError, ValueError):
     """A trace breaks a rule of the records."""
 
 
+class RelationError(CounterpointError, ValueError):
+    """A relation cannot be read, or the relations contradict each other."""
+
+
 class UnknownNameError(CounterpointError, LookupError):
     """A name that is not there: a trace, a format, a column; its text lists the nearest ones."""
 

@@ -134,5 +134,22 @@ def cluster_bootstrap(
     return Estimate(value, float(low), float(high), n)
 
 
+def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return for each p its q: the share of false finds to expect where everything up to this q is believed.
+
+    Benjamini & Hochberg 1995 (JRSS-B 57), for tests that are independent or positively dependent. None and NaN stay None.
+
+    >>> benjamini_hochberg([0.01, None, 0.04, 0.03])
+    [0.03, None, 0.04, 0.04]
+    """
+    tested = sorted([(p, n) for n, p in enumerate(p_values) if p is not None and not math.isnan(p)], reverse=True)
+    found: list[float | None] = [None] * len(p_values)
+    least = 1.0
+    for rank, (p, n) in zip(range(len(tested), 0, -1), tested, strict=True):
+        least = min(least, p * len(tested) / rank)
+        found[n] = least
+    return found
+
+
 def _z(level: float) -> float:
     return NormalDist().inv_cdf((1 + level) / 2)

@@ -10,7 +10,8 @@ import pandas as pd
 import streamlit as st
 
 from analysis.model import Event, Trace
-from dashboard import loading, safe, selection, tables
+from analysis.orchestration.timing import Timing
+from dashboard import loading, safe, selection, swimlane, tables
 from dashboard.loading import Version
 
 EVENT_COLUMNS = {
@@ -57,14 +58,14 @@ def event_rows(trace: Trace) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(EVENT_COLUMNS))
 
 
-def draw_event(trace: Trace, position: int) -> None:
-    """Draw one event in full: what it was, how that is known, its payload and its text."""
+def draw_event(trace: Trace, position: int, times: Timing) -> None:
+    """Draw one event in full: what it was, how that is known, its part in the run's duration, its payload and its text."""
     event = trace.events[position]
     _draw_steps(trace, position)
     to = f" → {', '.join(event.targets)}" if event.targets else ""
     what = " · ".join(filter(None, (event.kind or "opaque", event.action)))
     st.markdown("#### " + safe.markdown(f"{what}: {event.agent_id or '–'}{to}", 160))
-    st.markdown("  \n".join(_facts(trace, event)))
+    st.markdown("  \n".join(_facts(trace, event, times)))
     if event.error:
         st.error(safe.markdown(event.error, 1000), icon=":material/error:")
     if event.payload and event.kind != "act":
@@ -160,12 +161,17 @@ def _draw_steps(trace: Trace, position: int) -> None:
         st.caption(f"event {position + 1:,} of {len(trace.events):,}")
 
 
-def _facts(trace: Trace, event: Event) -> list[str]:
+def _facts(trace: Trace, event: Event, times: Timing) -> list[str]:
     facts = [f"basis {event.basis}" + (f", rule {safe.markdown(event.rule)}" if event.rule else "")]
     if event.name:
         facts.append(f"name {safe.markdown(event.name)}")
     if event.t_start_s is not None or event.t_end_s is not None:
         facts.append(_time(trace, event))
+    if event.event_id in times.critical_path:
+        drag = times.drag_s.get(event.event_id)
+        facts.append("on the critical path" + ("" if drag is None else f", drag {drag:.3f} s"))
+    elif (slack := times.slack_s.get(event.event_id)) is not None:
+        facts.append(f"slack {slack:.3f} s: so much later it could start without the run ending later")
     if event.input_tokens is not None or event.output_tokens is not None:
         facts.append(f"tokens in {_number(event.input_tokens)}, out {_number(event.output_tokens)}")
     if event.parents:
@@ -176,9 +182,9 @@ def _facts(trace: Trace, event: Event) -> list[str]:
 
 
 def _time(trace: Trace, event: Event) -> str:
-    start = min((e.t_start_s for e in trace.events if e.t_start_s is not None), default=0.0)
+    start = swimlane.run_start_s(trace) or 0.0
     first, last = (f"{t - start:.3f} s" if t is not None else "unknown" for t in (event.t_start_s, event.t_end_s))
-    text = f"from {first} to {last} after the first event"
+    text = f"from {first} to {last} after the run began"
     if trace.clock in ("unix", "naive") and event.t_start_s is not None:
         zone = "UTC" if trace.clock == "unix" else "zone not stated"
         text += f" ({pd.Timestamp(event.t_start_s, unit='s'):%Y-%m-%d %H:%M:%S} {zone})"

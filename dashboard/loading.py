@@ -13,7 +13,7 @@ import streamlit as st
 
 from analysis.evaluation.agreement import agreements
 from analysis.model import Trace
-from analysis.orchestration.timing import timing
+from analysis.orchestration.timing import Timing, timing
 from analysis.workspace import Snapshot, Workspace
 from analysis.workspace.listing import count, page
 from dashboard import swimlane
@@ -64,11 +64,16 @@ def trace(version: Version, trace_id: str) -> Trace:
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
+def times(version: Version, trace_id: str) -> Timing:
+    """Return the critical path, drag and slack of one trace, frozen."""
+    return timing(trace(version, trace_id))
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
 def lanes(version: Version, trace_id: str) -> bytes:
-    """Return the drawing of one trace's lanes, with its critical path and drag."""
-    run = trace(version, trace_id)
-    times = timing(run)
-    return swimlane.payload(swimlane.rows(run, critical=times.critical_path, drag_s=times.drag_s))
+    """Return the drawing of one trace's lanes."""
+    timed = times(version, trace_id)
+    return swimlane.payload(swimlane.rows(trace(version, trace_id), critical=timed.critical_path, drag_s=timed.drag_s))
 
 
 def rows(version: Version, table: str, trace_id: str) -> pd.DataFrame:

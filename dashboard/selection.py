@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,7 +28,7 @@ PAGES: dict[str, PageInfo] = {
         ("trace", "Trace", "account_tree"),
     )
 }
-PARAMETERS = frozenset({"trace", "event", "view", "axis", "filter", "order", "page", "job"})
+PARAMETERS = frozenset({"trace", "event", "view", "axis", "filter", "order", "page", "job", "t0", "t1"})
 
 
 def get(name: str) -> str | None:
@@ -42,6 +43,21 @@ def put(**values: str | None) -> None:
             st.query_params[_known(name)] = value
         elif _known(name) in st.query_params:
             del st.query_params[name]
+
+
+def interval() -> tuple[float, float] | None:
+    """Return the part of an axis that the URL holds as `t0` and `t1`; None where it holds none."""
+    try:
+        first, last = float(get("t0") or "nan"), float(get("t1") or "nan")
+    except ValueError:
+        return None
+    return (first, last) if math.isfinite(last - first) and first < last else None
+
+
+def put_interval(interval: tuple[float, float] | None) -> None:
+    """Change the part of an axis that the URL holds; None removes it."""
+    first, last = interval or (None, None)
+    put(t0=None if first is None else f"{first:.6f}", t1=None if last is None else f"{last:.6f}")
 
 
 def choose(name: str, label: str, options: Mapping[str, str]) -> str:

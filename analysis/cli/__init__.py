@@ -6,13 +6,14 @@ Data goes to stdout, progress and messages to stderr. Exit 0: done; 1: ran and f
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
 import typer
 
 from analysis import __version__
-from analysis.cli import browse, doctor, importing, serve
+from analysis.cli import analysing, browse, doctor, importing, serve
 from analysis.errors import CounterpointError
 
 app = typer.Typer(
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (serve, importing, browse, doctor):
+for module in (serve, importing, analysing, browse, doctor):
     module.register(app)
 
 
@@ -41,8 +42,10 @@ def _options(
 
 def main() -> None:
     """Run the command line; a mistake of the user ends in one line and exit 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal of another encoding gets stand-ins, not an error
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app()
+        app(prog_name="counterpoint")
     except CounterpointError as error:
         typer.echo(str(error), err=True)
         sys.exit(2)

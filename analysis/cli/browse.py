@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, say
+from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_json_text, print_table, say
+
+if TYPE_CHECKING:
+    from analysis.workspace import Snapshot
 
 
 def register(app: typer.Typer) -> None:
@@ -39,16 +42,21 @@ def list_(
 
 def show(
     trace_id: Annotated[str, typer.Argument(help="A trace id, or any suffix that only one has.")],
+    metrics: Annotated[bool, typer.Option("--metrics", help="Show its metrics and findings instead.")] = False,
     workspace: WorkspaceOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show one trace; with --json its native record."""
+    """Show one trace; with --json its native record, with --metrics what was worked out from it."""
     from analysis import model
     from analysis.workspace import Snapshot, Workspace
 
-    trace = Snapshot(Workspace(workspace or DEFAULT_WORKSPACE)).trace(trace_id)
+    snapshot = Snapshot(Workspace(workspace or DEFAULT_WORKSPACE))
+    if metrics:
+        _show_metrics(snapshot, snapshot.resolve(trace_id), json)
+        return
+    trace = snapshot.trace(trace_id)
     if json:
-        typer.echo(model.encode(trace).decode())
+        print_json_text(model.encode(trace).decode())
         return
     facts = [
         ("trace", trace.trace_id),
@@ -72,6 +80,24 @@ def show(
         print_table(["label", ""], [(k, v) for k, v in msgspec.to_builtins(label).items()])
 
 
+def _show_metrics(snapshot: Snapshot, trace_id: str, as_json: bool) -> None:
+    from analysis.workspace.listing import findings_of, metrics_of
+
+    metrics, findings = metrics_of(snapshot, [trace_id])[trace_id], findings_of(snapshot, trace_id)
+    if as_json:
+        print_json({"trace_id": trace_id, "metrics": metrics, "findings": findings})
+        return
+    print_table(
+        ["metric", "value", "variant", "n", "low", "high", "why there is none"],
+        [(name, m["value"], m["variant"], m["n"], m["low"], m["high"], m["reason"]) for name, m in metrics.items()],
+    )
+    if not metrics:
+        say("this trace is not analysed yet - run `counterpoint analyze`")
+    for finding in findings:
+        typer.echo("")
+        print_table(["finding", ""], [(name, value) for name, value in finding.items()])
+
+
 def _outcome(outcome: dict[str, Any]) -> str | None:
     if (passed := outcome.get("passed")) is not None:
         return "passed" if passed else "failed"
@@ -85,4 +111,4 @@ def _annotators(labels: list[dict[str, Any]]) -> str:
 def _tokens(event: Any) -> str | None:
     if event.input_tokens is None and event.output_tokens is None:
         return None
-    return f"{event.input_tokens or 0}+{event.output_tokens or 0}"
+    return "+".join("–" if n is None else str(n) for n in (event.input_tokens, event.output_tokens))

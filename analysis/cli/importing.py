@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.cli.analysing import plain, run_analysis, tell
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, progress_bar, say
 from analysis.errors import Problem
 from analysis.readers import FAMILIES, MEBIBYTE
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from analysis.pipeline import ImportReport
 
 PathsArgument = Annotated[list[Path], typer.Argument(help="Files or folders with traces.", show_default=False)]
-LimitOption = Annotated[float, typer.Option("--max-record-mb", help="Longest record that is read, in MiB.", min=0.001)]
+LimitOption = Annotated[float, typer.Option("--max-record-mb", help="Longest record that is read, in MiB.", min=0.001, max=1e6)]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,13 +30,19 @@ def import_(
     paths: PathsArgument,
     workspace: WorkspaceOption = None,
     max_record_mb: LimitOption = 64,
+    analyze: Annotated[bool, typer.Option("--analyze", help="Analyse what came in right after.")] = False,
     progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     json: JsonOption = False,
 ) -> None:
     """Import traces of any known format; importing again adds nothing."""
     place = workspace or DEFAULT_WORKSPACE
     report = run_import(paths, place, max_record_mb=max_record_mb, progress_file=progress_file)
-    print_json(report.plain()) if json else print_report(report, place)
+    stages = run_analysis(place, progress_file=progress_file) if analyze else []
+    if json:
+        print_json(report.plain() | ({"stages": plain(stages)} if analyze else {}))
+    else:
+        print_report(report, place)
+        tell(stages)
     raise typer.Exit(1 if report.n_lost else 0)
 
 
@@ -56,18 +63,18 @@ def print_report(report: ImportReport, workspace: str) -> None:
     from analysis.evaluation.agreement import agreements
     from analysis.workspace import Snapshot, Workspace
 
-    plain = report.plain()
+    counted = report.plain()
     for lines in _by_kind([problem for file in report.files for problem in file.problems]):
         say(lines)
     for problem in report.skipped:
         say(f"skipped: {problem}")
-    counts = {"new": plain["traces"], "updated": plain["updated"], "unchanged": plain["unchanged"]}
+    counts = {"new": counted["traces"], "updated": counted["updated"], "unchanged": counted["unchanged"]}
     if report.waiting:
-        counts["waiting for their runs"] = plain["waiting"]
+        counts["waiting for their runs"] = counted["waiting"]
     counts |= {"files read": len(report.files), "files skipped": len(report.skipped)}
     print_table(["traces", "n"], list(counts.items()))
-    if plain["by_format"]:
-        say("new by format: " + ", ".join(f"{n} {name}" for name, n in plain["by_format"].items()))
+    if counted["by_format"]:
+        say("new by format: " + ", ".join(f"{n} {name}" for name, n in counted["by_format"].items()))
     labels = Snapshot(Workspace(workspace)).sql("select trace_id, annotator, agent_id, event_id, is_root_cause from labels")
     for agreement in agreements(labels.to_pandas()):
         say(f"annotators {agreement}")

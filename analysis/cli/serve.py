@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from analysis import data_folder
+from analysis.cli.analysing import run_analysis, tell
 from analysis.cli.importing import LimitOption, PathsArgument, print_report, run_import
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, say
 from analysis.errors import WorkspaceError
@@ -47,8 +48,9 @@ def demo(
     check: Annotated[bool, typer.Option("--check", help="Check the server and every page, then stop.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Build the sample workspace and open it in the browser."""
+    """Build the sample workspace, analyse it and open it in the browser."""
     report = run_import([data_folder() / "samples"], workspace)
+    tell(run_analysis(workspace))
     if not check:
         _serve(workspace, port, browser, report=report, as_json=json)
         return
@@ -77,9 +79,10 @@ def open_(
     browser: BrowserOption = True,
     json: JsonOption = False,
 ) -> None:
-    """Import traces and open them in the browser: the whole way in one command."""
+    """Import traces, analyse them and open them in the browser: the whole way in one command."""
     place = workspace or DEFAULT_WORKSPACE
     report = run_import(paths, place, max_record_mb=max_record_mb)
+    tell(run_analysis(place))
     _serve(place, port, browser, report=report, as_json=json)
 
 

@@ -43,6 +43,14 @@ _CODES = ("like", "said", "targets", "causes")
 _UNSURE = {"orphaned", "cyclic", "skewed"}
 
 
+class _Waits(NamedTuple):
+    """The causes of an event that both runs have, as bits: those that no other one of them comes after; all; all are shown."""
+
+    nearest: int
+    all: int
+    is_known: bool
+
+
 class Place(NamedTuple):
     """One event of the first run (`a`), of the second (`b`), or one that both have; positions in the events of the graphs.
 
@@ -84,7 +92,7 @@ def align(a: Trace, b: Trace) -> Alignment:
     Two events can be one if they share kind, action, name (of a tool, not of a model) and the components addressed. The
     events of two agents that are paired are aligned in their order (Needleman & Wunsch 1970, gaps cost nothing), where
     texts, targets and causes decide between the pairs that are possible. What is left on both sides and says the same is
-    moved, and so is a pair that waits for other events than its counterpart: for other nearest ones that both runs have.
+    moved, and so is a pair of which one waits for an event that the other does not wait for, not even indirectly.
 
     Swapping the runs swaps dropped and added, nothing else. O(n_a n_b) for each two agents, in numpy.
 
@@ -251,7 +259,7 @@ def _places(
         last = back.get(j, last)
         if j not in back:
             added[last].append(j)
-    waits = _nearest(first.graph, list(pairs)), _nearest(second.graph, list(pairs.values()))
+    waits = _waits(first.graph, list(pairs)), _waits(second.graph, list(pairs.values()))
     yield from [Place("added", None, j) for j in added[-1]]
     for i in range(len(first.at)):
         if (its := pairs.get(i)) is None:
@@ -260,7 +268,7 @@ def _places(
             differs = _differs(first, second, i, its, numbers)
             if i in strayed and "agent" not in differs:
                 differs.append("order")
-            if None not in (waits[0][i], waits[1][its]) and waits[0][i] != waits[1][its]:
+            if _waits_for_others(waits[0][i], waits[1][its]):
                 differs.append("causes")
             status: Status = "moved" if i in strayed or "causes" in differs else "changed" if differs else "same"
             yield Place(status, i, its, tuple(differs))
@@ -283,25 +291,24 @@ def _who(side: Side, n: int, numbers: Mapping[Agent, int]) -> tuple[int | str, C
     return doer, Counter(targets)
 
 
-def _nearest(graph: EventGraph, paired: Sequence[int]) -> list[int | None]:
-    """Return for each event the nearest causes that both runs have, as bits; None where the graph does not show them all.
-
-    Bit k stands for `paired[k]`. Events that only one run has are looked through, and a cause does not count where
-    another one came after it.
-    """
+def _waits(graph: EventGraph, paired: Sequence[int]) -> list[_Waits]:
+    """Return what each event waits for among the events that both runs have; others are looked through."""
     bit = {n: 1 << k for k, n in enumerate(paired)}
     unsure = {repair.event_id for repair in graph.repairs if repair.name in _UNSURE}
-    nearest: list[int | None] = []
-    above: list[int] = []  # everything before an event that both runs have
+    waits: list[_Waits] = []
     for n, causes in enumerate(graph.causes):
-        found = [bit[cause] if cause in bit else nearest[cause] for cause in causes]
-        known = [near for near in found if near is not None]
-        near = reduce(or_, known, 0)
-        over = reduce(or_, [above[paired[k]] for k in _members(near)], 0)
-        above.append(over | near)
-        is_known = len(known) == len(found) and graph.events[n].event_id not in unsure
-        nearest.append(near & ~over if is_known else None)
-    return nearest
+        found = [_Waits(bit[c], 0, True) if c in bit else waits[c] for c in causes]
+        near = reduce(or_, [each.nearest for each in found], 0)
+        over = reduce(or_, [waits[paired[k]].all for k in _members(near)], 0)
+        is_known = graph.events[n].event_id not in unsure and all(each.is_known for each in found)
+        waits.append(_Waits(near & ~over, near | over, is_known))
+    return waits
+
+
+def _waits_for_others(first: _Waits, second: _Waits) -> bool:
+    """Whether a nearest cause in one run is no cause at all in the other."""
+    is_other = first.nearest & ~second.all or second.nearest & ~first.all
+    return bool(is_other) and first.is_known and second.is_known
 
 
 def _members(bits: int) -> Iterator[int]:

@@ -130,6 +130,25 @@ def event_graph(trace: Trace) -> EventGraph:
     return _graph(events, causes, placed, order, repairs)
 
 
+def in_one_go(graph: EventGraph) -> Iterator[tuple[int, ...]]:
+    """Yield the positions of the spawns and delegations that one agent made in one go.
+
+    A go ends where the agent does anything else, or where it decides after an event of somebody else that came in meanwhile.
+    """
+    for places in graph.by_agent.values():
+        go: list[int] = []
+        for n in places:
+            event = graph.events[n]
+            is_new = go and any(cause > go[0] and graph.events[cause].agent_id != event.agent_id for cause in graph.causes[n])
+            if go and (is_new or event.kind not in ("spawn", "delegate")):
+                yield tuple(go)
+                go = []
+            if event.kind in ("spawn", "delegate"):
+                go.append(n)
+        if go:
+            yield tuple(go)
+
+
 def _repeated(events: Sequence[Event]) -> Iterator[Repair]:
     ids = {event.event_id for event in events}
     for event in events:
@@ -186,6 +205,8 @@ def _causes(events: Sequence[Event], repairs: list[Repair]) -> _Causes:
 def _cut_circles(events: Sequence[Event], causes: _Causes, times: Sequence[_Time | None], repairs: list[Repair]) -> None:
     """Leave out each edge that closes a circle when the run is followed from its first event on, effects in order."""
     left = set(range(len(events))) - set(_topological(causes))
+    if not left:
+        return
     starts = {n: time.start_us for n in left if (time := times[n]) is not None}
     place = {n: (starts[n] if len(starts) == len(left) else 0, n) for n in left}
     effects = _effects([[c for c in named if c in left] if n in left else [] for n, named in enumerate(causes)])

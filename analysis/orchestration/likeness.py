@@ -27,6 +27,7 @@ Ints = npt.NDArray[np.int64]
 _TEXT = 512  # characters of a text that its sketch looks at
 _GRAM = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F)  # odd numbers without a pattern, as are the salts
 _SALTS = np.array([0x2545F491, 0x4F6CDD1D, 0x9FB21C65, 0xB5297A4D, 0x68E31DA5, 0x1B56C4E9, 0x7FEB352D, 0x846CA68B], np.uint32)
+_LIKE, _SAID = 2, 8  # how often these count in a bag; each number of a sketch counts once
 _MAX_PAIRS = 1_000_000  # of agents of one component that are compared one by one
 
 
@@ -167,11 +168,11 @@ def _bags(side: Side) -> dict[Agent, Counter[Hashable]]:
     bags: dict[Agent, Counter[Hashable]] = {agent: Counter() for agent in side.component}
     like, said, sketch = side.codes["like"].tolist(), side.codes["said"].tolist(), side.sketch.tolist()
     for n, event in enumerate(side.graph.events):
-        features = [("like", like[n]), ("said", said[n]), *enumerate(sketch[n])]
+        features = {("like", like[n]): _LIKE, ("said", said[n]): _SAID, **{(k, value): 1 for k, value in enumerate(sketch[n])}}
         bags[event.agent_id].update(features)
         for target in dict.fromkeys(event.targets):
             if target in bags:
-                bags[target].update([("told", feature) for feature in features])
+                bags[target].update({("told", feature): count for feature, count in features.items()})
     return bags
 
 

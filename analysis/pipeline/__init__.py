@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from analysis.pipeline.analysing import StageReport, analyse
 from analysis.pipeline.importing import FileReport, ImportReport, import_paths
 
-__all__ = ["FileReport", "ImportReport", "import_paths"]
+__all__ = ["FileReport", "ImportReport", "StageReport", "analyse", "import_paths"]

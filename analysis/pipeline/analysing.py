@@ -14,23 +14,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from analysis.errors import HeadConflict, UnknownNameError
-from analysis.model import Trace
+from analysis.pipeline.stages import Rows, Stage
 from analysis.workspace import SCHEMAS, File, Head, Snapshot, Workspace
 
 Progress = Callable[[float, str], None]
-Rows = dict[str, list[dict[str, Any]]]
 _TRACES_A_BATCH = 500
 _BATCHES_A_COMMIT = 20
-
-
-class Stage(NamedTuple):
-    """One per-trace stage: what it is called, its tables, what it needs to know besides the trace, what it does."""
-
-    name: str
-    version: str
-    tables: tuple[str, ...]
-    context: Callable[[Snapshot], Mapping[str, Any]]  # trace_id -> what else the stage looks at, JSON-able
-    run: Callable[[Trace, Any], Rows]
 
 
 class StageReport(NamedTuple):
@@ -41,9 +30,7 @@ class StageReport(NamedTuple):
     n_kept: int
 
 
-def analyse(
-    workspace: Workspace, *, only: str | None = None, progress: Progress = lambda share, text: None
-) -> list[StageReport]:
+def analyse(workspace: Workspace, *, only: str | None = None, progress: Progress = lambda share, text: None) -> list[StageReport]:
     """Bring the stage tables up to date.
 
     Parameters
@@ -113,9 +100,7 @@ def _commit(workspace: Workspace, files: Mapping[str, Sequence[File]], replaced:
     gone = set(replaced)
     while True:
         base = workspace.head()
-        tables = {
-            name: workspace.compacted(name, [*workspace.without(base, name, gone), *new]) for name, new in files.items()
-        }
+        tables = {name: workspace.compacted(name, [*workspace.without(base, name, gone), *new]) for name, new in files.items()}
         try:
             return workspace.commit(base, tables)
         except HeadConflict:

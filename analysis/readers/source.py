@@ -222,7 +222,7 @@ def _is_messages(head: bytes, size: int) -> bool:
     if body[:1] != b"\n" or b"\x12" not in head:
         return False
     length = at = 0
-    for at, byte in enumerate(body[1:6], 1):  # noqa: B007 - where the length ends is used
+    for at, byte in enumerate(body[1:6], 1):
         length |= (byte & 127) << 7 * (at - 1)
         if byte < 128:
             break

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from analysis.errors import UnknownNameError
@@ -36,6 +37,7 @@ MANY_FIELDS: dict[str, Field] = {
     "agent": Field("agents where lower(agents.component)", "component of one of its agents"),
     "annotator": Field("labels where lower(labels.annotator)", "who labelled it"),
     "category": Field("labels where lower(labels.category)", "category of a label"),
+    "finding": Field("findings where lower(findings.name)", "anti-pattern found in it"),
     "problem": Field("problems where lower(problems.code)", "code of a load problem"),
     "tag": Field("current_tags where lower(current_tags.tag)", "tag that a person set"),
 }
@@ -63,8 +65,8 @@ _MAX_TERMS = 100
 _VALUE = re.compile(r'(?:"[^"]*"|[^",])+')
 
 
-def where(text: str) -> tuple[str, dict[str, Any]]:
-    """Return the SQL condition and its parameters for a filter.
+def where(text: str, *, metrics: Collection[str] = ()) -> tuple[str, dict[str, Any]]:
+    """Return the SQL condition and its parameters for a filter; `metrics` are the numbers that analysis gave.
 
     Raises
     ------
@@ -86,13 +88,17 @@ def where(text: str) -> tuple[str, dict[str, Any]]:
         raise UnknownNameError("filter", "too many terms", got=str(len(terms)), expected=f"at most {_MAX_TERMS}")
     for n, match in enumerate(terms):
         minus, field, operator, raw = match.groups()
-        sql, value = _condition(field, operator, raw, f"p{n}")
+        if field in metrics and field not in NUMBER_FIELDS and operator != ":":
+            rows = f"select trace_id from metrics where name = '{field}' and value {operator} $p{n}"
+            sql, value = f"traces.trace_id in ({rows})", _number(field, raw)
+        else:
+            sql, value = _condition(field, operator, raw, f"p{n}", metrics)
         conditions.append(f"not coalesce({sql}, false)" if minus else f"({sql})")
         parameters[f"p{n}"] = value
     return " and ".join(conditions) or "true", parameters
 
 
-def _condition(field: str | None, operator: str | None, raw: str, name: str) -> tuple[str, Any]:
+def _condition(field: str | None, operator: str | None, raw: str, name: str, metrics: Collection[str]) -> tuple[str, Any]:
     value = raw.replace('"', "").lower()
     if field is None:
         return f"contains(lower(traces.trace_id), ${name}) or contains(lower(coalesce(task_text, '')), ${name})", value
@@ -105,7 +111,7 @@ def _condition(field: str | None, operator: str | None, raw: str, name: str) -> 
         return f"traces.trace_id in (select trace_id from texts where contains(lower(content), ${name}))", value
     if operator != ":" and field in NUMBER_FIELDS:
         return f"{NUMBER_FIELDS[field].sql} {operator} ${name}", _number(field, value)
-    raise _unknown(field, operator)
+    raise _unknown(field, operator, metrics)
 
 
 def _values(raw: str) -> list[str]:
@@ -120,9 +126,9 @@ def _number(field: str, value: str) -> float:
         raise UnknownNameError("filter", f"`{field}` takes a number", got=value, hint=f"write {field}>3") from None
 
 
-def _unknown(field: str, operator: str | None) -> UnknownNameError:
-    names = sorted({*TEXT_FIELDS, *MANY_FIELDS, *NUMBER_FIELDS, "text"})
-    if field in NUMBER_FIELDS:
+def _unknown(field: str, operator: str | None, metrics: Collection[str]) -> UnknownNameError:
+    names = sorted({*TEXT_FIELDS, *MANY_FIELDS, *NUMBER_FIELDS, *metrics, "text"})
+    if field in NUMBER_FIELDS or field in metrics:
         return UnknownNameError("filter", f"`{field}` is a number", got=f"{field}{operator}", hint=f"write {field}>3")
     if field in names:
         return UnknownNameError("filter", f"`{field}` is a text", got=f"{field}{operator}", hint=f"write {field}:value")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ _SCHEMA = 1
 _ROW_GROUP = {"events": 10_000}
 _FILES_BEFORE_COMPACTION = 200
 _ROWS_A_COMPACTED_FILE = 500_000
+_BYTES_A_COMPACTED_FILE = 1 << 25  # compressed; texts have few rows and many bytes
 _KEPT_HEADS = 20
 _GRACE_S = 3600.0
 
@@ -71,7 +73,7 @@ class Workspace:
         if not self.is_local:
             try:
                 self._store = from_url(self.location)
-            except BaseError as error:
+            except (BaseError, ValueError) as error:
                 raise _unreachable(self.location, error) from None
             return
         root = Path(location).absolute()
@@ -178,14 +180,16 @@ class Workspace:
         """Return the files as they are, or merged into few large ones where they have become too many."""
         if len(files) <= _FILES_BEFORE_COMPACTION:
             return files
-        merged: list[File] = []
-        batch: list[File] = []
+        batches: list[list[File]] = [[]]
+        n_rows = n_bytes = 0
         for file in files:
-            if batch and sum(f.n_rows for f in batch) + file.n_rows > _ROWS_A_COMPACTED_FILE:
-                merged.append(self._merge(table, batch))
-                batch = []
-            batch.append(file)
-        return [*merged, self._merge(table, batch)]
+            size: int = obstore.head(self._store, file.name)["size"]
+            n_rows, n_bytes = n_rows + file.n_rows, n_bytes + size
+            if batches[-1] and (n_rows > _ROWS_A_COMPACTED_FILE or n_bytes > _BYTES_A_COMPACTED_FILE):
+                batches.append([])
+                n_rows, n_bytes = file.n_rows, size
+            batches[-1].append(file)
+        return [self._merge(table, batch) if len(batch) > 1 else batch[0] for batch in batches]
 
     def vacuum(self, *, grace_s: float = _GRACE_S) -> int:
         """Remove old heads and the files that no head names, if older than `grace_s`; return how many.
@@ -248,7 +252,7 @@ class Workspace:
         except BaseError as error:
             raise _unreachable(self.location, error) from None
         names = [meta["path"].rpartition("/")[2].removesuffix(".json") for meta in listed if meta["path"].endswith(".json")]
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name) for name in names if re.fullmatch("[0-9]{8}", name))
 
     def _create(self, name: str, data: bytes) -> None:
         try:
@@ -281,7 +285,7 @@ class Workspace:
                 os.close(descriptor)
 
 
-def _unreachable(location: str, error: BaseError) -> WorkspaceError:
+def _unreachable(location: str, error: Exception) -> WorkspaceError:
     got = str(error).partition("\n")[0]
     return WorkspaceError(location, "the store does not answer", got=got, hint="check the URL and the credentials")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -39,7 +40,7 @@ def page(
     columns = ["trace_id", "world", "outcome", *SUMMARY]
     if order not in columns:
         raise UnknownNameError("order", "unknown column", got=order, expected=", ".join(columns))
-    condition, parameters = where(filter)
+    condition, parameters = where(filter, metrics=metric_names(snapshot))
     return snapshot.sql(
         f"""select {", ".join(columns)},
             coalesce((select string_agg(distinct annotator, ', ' order by annotator)
@@ -54,7 +55,7 @@ def page(
 
 def count(snapshot: Snapshot, filter: str = "") -> int:
     """Return how many traces fit a filter."""
-    condition, parameters = where(filter)
+    condition, parameters = where(filter, metrics=metric_names(snapshot))
     n: int = snapshot.sql(f"select count(*) as n from traces where {condition}", parameters)["n"][0].as_py()
     return n
 
@@ -67,9 +68,32 @@ def list_rows(snapshot: Snapshot, filter: str = "", *, limit: int | None = None)
     for label in snapshot.sql(f"select {', '.join(names)} from labels order by trace_id, position").to_pylist():
         if label["trace_id"] in labels:
             labels[label.pop("trace_id")].append({name: value for name, value in label.items() if value is not None})
+    metrics = metrics_of(snapshot, [row["trace_id"] for row in rows])
     shown = ["trace_id", "format", "world", "n_agents", "n_events", "explicit_share", "n_claims", "task_id", "condition"]
     return [
         {name: row[name] for name in shown}
         | {"outcome": msgspec.json.decode(row["outcome"] or "{}"), "labels": labels[row["trace_id"]], "tags": row["tags"]}
+        | {"metrics": metrics[row["trace_id"]]}
         for row in rows
     ]
+
+
+def metrics_of(snapshot: Snapshot, trace_ids: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the metrics of traces: trace_id -> name -> value, variant, n, low, high, reason; empty before analysis."""
+    found: dict[str, dict[str, dict[str, Any]]] = {trace_id: {} for trace_id in trace_ids}
+    for row in snapshot.rows("metrics", trace_ids).to_pylist():
+        found[row.pop("trace_id")][row.pop("name")] = row
+    return found
+
+
+def metric_names(snapshot: Snapshot) -> list[str]:
+    """Return the names of the metrics that some trace has a value of."""
+    names: list[str] = snapshot.sql("select distinct name from metrics where value is not null order by name")["name"].to_pylist()
+    return names
+
+
+def findings_of(snapshot: Snapshot, trace_id: str) -> list[dict[str, Any]]:
+    """Return the findings of one trace, their events and agents as lists."""
+    rows = snapshot.rows("findings", [trace_id]).to_pylist()
+    lists = ("event_ids", "agents")
+    return [{k: msgspec.json.decode(v) if k in lists else v for k, v in row.items() if k != "trace_id"} for row in rows]

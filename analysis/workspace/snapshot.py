@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import zstandard
 
-from analysis.errors import UnknownNameError
+from analysis.errors import UnknownNameError, WorkspaceError
 from analysis.model import Trace
 from analysis.workspace.filters import TAGS
 from analysis.workspace.heads import Head, Workspace
@@ -36,8 +36,17 @@ class Snapshot:
         """Return the rows of one query; every input and stage table is there by its name.
 
         Values of strangers go in as parameters, never into the text of the query.
+
+        Raises
+        ------
+        WorkspaceError
+            If a file of this version is gone, which happens to old versions only.
         """
-        return self._cursor().sql(query, params=parameters or None).to_arrow_table()
+        try:
+            return self._cursor().sql(query, params=parameters or None).to_arrow_table()
+        except duckdb.IOException as error:
+            place, got = f"{self.workspace.location} version {self.head.number}", str(error).partition("\n")[0]
+            raise WorkspaceError(place, "a file is missing or damaged", got=got, hint="open the newest version") from None
 
     def resolve(self, trace_id: str) -> str:
         """Return the full id that `trace_id` is or ends: any suffix that fits one trace only.

@@ -126,12 +126,12 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     # Stage tables: what `analyse` worked out. `keys_*` says for which content of a trace.
     "metrics": pa.schema(
-        [("trace_id", pa.string()), ("name", pa.string()), ("value", pa.float64()), ("variant", pa.string()), ("n", pa.int64())]
-        + [("low", pa.float64()), ("high", pa.float64()), ("reason", pa.string())]
+        {"trace_id": pa.string(), "name": pa.string(), "value": pa.float64(), "variant": pa.string(), "n": pa.int64()}
+        | {"low": pa.float64(), "high": pa.float64(), "reason": pa.string()}
     ),
     "findings": pa.schema(
-        [(f, pa.string()) for f in ("trace_id", "name", "message", "event_ids", "agents")]
-        + [("recovered", pa.bool_()), ("loss", pa.float64()), ("loss_unit", pa.string())]
+        dict.fromkeys(("trace_id", "name", "message", "event_ids", "agents"), pa.string())
+        | {"recovered": pa.bool_(), "loss": pa.float64(), "loss_unit": pa.string()}
     ),
     "keys_quality": pa.schema([("trace_id", pa.string()), ("key", pa.string())]),
 }

@@ -44,18 +44,21 @@ def pick(position: int | None) -> None:
 
 
 def draw_lanes() -> None:
-    """The lanes; what is clicked in them is in the address when the page runs next."""
-    has_clock = trace.clock is not None
-    axis = selection.choose("axis", "Axis", {"time": "By time", "order": "By order"}) if has_clock else "order"
-    position = ids.index(selected) if selected is not None else None
-    swimlane.draw(loading.lanes(version, trace.trace_id), selected=position, axis=axis, on_pick=pick)
+    """The lanes; what is selected and shown in them is in the address when the page runs next."""
+    axis = selection.choose("axis", "Axis", {"time": "By time", "order": "By order"}) if trace.clock is not None else "order"
+    swimlane.draw(
+        loading.lanes(version, trace.trace_id),
+        selected=ids.index(selected) if selected is not None else None,
+        axis=axis,
+        shown=selection.interval(),
+        on_pick=pick,
+        on_show=selection.put_interval,
+    )
 
 
 def draw_table() -> None:
     """The events as a table."""
-    chosen = tables.show(
-        details.event_rows(trace), key="events", columns=details.EVENT_COLUMNS, select="single-row", height=620
-    )
+    chosen = tables.show(details.event_rows(trace), key="events", columns=details.EVENT_COLUMNS, select="single-row", height=620)
     # A row counts once: the page remembers the last one, so that Previous and Next can move on from it.
     if chosen and st.session_state.get("trace.row") != (trace.trace_id, chosen[0]):
         st.session_state["trace.row"] = (trace.trace_id, chosen[0])
@@ -86,7 +89,7 @@ else:
         if selected is None:
             st.caption("Nothing is selected; this is how the run begins.")
         shown = selected or ids[0]
-        details.draw_event(trace, ids.index(shown))
+        details.draw_event(trace, ids.index(shown), loading.times(version, trace.trace_id))
         notes.draw(version, trace.trace_id, shown)
 st.subheader("Tags and notes on this trace")
 notes.draw(version, trace.trace_id)

@@ -88,8 +88,10 @@ def files_of(workspace: Workspace) -> list[str]:
 
 
 def named_files(workspace: Workspace) -> set[str]:
-    """Every file that the newest version consists of."""
-    return {file.name for files in workspace.head().tables.values() for file in files}
+    """Every file that one of the versions consists of, and the heads that say so; no version has been removed yet."""
+    heads = [workspace.head_at(n) for n in range(1, workspace.head().number + 1)]
+    names = {file.name for head in heads for files in head.tables.values() for file in files}
+    return names | {f"heads/{head.number:08d}.json" for head in heads}
 
 
 def all_traces(workspace: Workspace) -> list[Trace]:

@@ -468,7 +468,7 @@ def test_who_loses_the_race_joins_what_the_winner_wrote(tmp_path: Path) -> None:
     alone = Workspace(tmp_path / "alone", create=True)
     import_paths(alone, [theirs, ours])
     assert stated(alone) == stated(store)
-    assert {name for name in files_of(store) if name.endswith(".parquet")} > named_files(store)
+    assert set(files_of(store)) > named_files(store)  # the files of the lost race are still there
     assert store.vacuum(grace_s=0) > 0
     assert all_traces(store) == all_traces(alone)
 

@@ -76,7 +76,7 @@ CASES = {
     "format:whowhen,counterpoint": "ABC", "world:simulated": "B", "world:live,recorded": "AC", "task:q1": "A",
     'task:"a,b"': "B", 'task:q1,"a,b"': "AB", "task:a,b": "", "domain:web": "A", "condition:unguided": "A", "trial:2": "B",
     "passed:yes": "B", "passed:no": "A", "passed:unknown": "C", "agent:websurfer": "A", "agent:lead,coder": "AB",
-    "annotator:me": "A", 'category:"wrong, plan"': "A", "category:wrong": "", "problem:orphan": "A", "problem:bad-json": "",
+    "annotator:me": "A", 'category:"wrong, plan"': "A", "category:wrong": "", "problem:orphan": "A", "problem:bad-json": "", "finding:none": "",
     "tag:seen": "A", "tag:odd": "", "agents>1": "A", "agents>=1": "AB", "agents<1": "C", "agents=0": "C", "events=1": "B",
     "claims>0": "B", "labels>0": "A", "errors>0": "A", "explicit<1": "A", "explicit>=0.5": "AB", "score>0.25": "B",
     "score<=0.25": "A", "tokens>0": "AB", "tokens=35": "A", "tokens<10": "B", "seconds>=3": "A", "seconds<1e9": "A",
@@ -181,6 +181,7 @@ def test_list_rows_say_what_the_command_prints(snapshot: Snapshot) -> None:
         "explicit_share": 0.5, "n_claims": 0, "task_id": "Q1", "condition": "Unguided",
         "outcome": {"passed": False, "score": 0.25},
         "labels": [{"annotator": "me", "name": "mistake", "category": "Wrong, plan", "basis": "explicit"}], "tags": "Seen",
+        "metrics": {},
     }  # fmt: skip
     assert len(list_rows(snapshot, limit=2)) == 2
 

@@ -32,14 +32,12 @@ _STATED = ("version", "cwd", "gitBranch")
 def assemble(trace_id: str, fragments: Sequence[Fragment]) -> Assembled:
     """Return the session that all its lines make; a line that occurs again is counted once."""
     held, problems = lines.load(fragments)
-    run, orphans = session.link(held, lines.metas(fragments))
+    run, orphans = session.link(held)
     told, agents = events.tell(run), _agents(run)
-    mains = {line.file for line in held.lines if not line.is_side}
-    first = min((f for f in fragments if f.primary), key=lambda f: (f.file not in mains, lines.place(f)))
     trace = Trace(
         trace_id=trace_id,
         world="recorded",
-        source=Origin(format=FORMAT, file=first.file, record=first.record, reader_version=VERSION),
+        source=Origin(format=FORMAT, file=held.origin.file, record=held.origin.record, reader_version=VERSION),
         task=_task(run, told),
         agents=agents,
         events=tuple(told),

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.readers.claude_code.chains import Chain, Ties
-from analysis.readers.claude_code.lines import Block, Line, mapping, name_of, report, words
+from analysis.readers.claude_code.contents import Block, is_result, is_use, mapping, name_of, words
+from analysis.readers.claude_code.lines import Line
+from analysis.readers.claude_code.tally import report
 
 MAIN = "main"
 INTERRUPT = "[Request interrupted by user"
@@ -19,7 +21,6 @@ INTERRUPT = "[Request interrupted by user"
 _TASK_TOOLS = ("Task", "Agent")
 
 Place = tuple[int, int]  # line and block
-Metas = Mapping[str, dict[str, Any]]  # sub-agent -> what stands beside its lines
 
 
 @dataclass(eq=False)
@@ -57,16 +58,6 @@ class Call:
         return self.returned.get("status") in ("async_launched", "remote_launched") or self.returned.get("isAsync") is True
 
 
-def is_result(block: Block) -> bool:
-    """Whether the block is the result of a tool."""
-    return str(block.get("type")).endswith("tool_result")
-
-
-def is_use(block: Block) -> bool:
-    """Whether the block calls a tool."""
-    return str(block.get("type")).endswith("tool_use")
-
-
 def calls_of(base: Sequence[Line]) -> Iterator[tuple[Place, Call]]:
     """Yield the tool calls with their places."""
     for line in base:
@@ -100,7 +91,9 @@ def answers_of(
     return answers
 
 
-def tie_agents(base: Sequence[Line], chains: Mapping[int, Chain], *, calls: Sequence[Call], metas: Metas) -> dict[int, str]:
+def tie_agents(
+    base: Sequence[Line], chains: Mapping[int, Chain], *, calls: Sequence[Call], metas: Mapping[str, dict[str, Any]]
+) -> dict[int, str]:
     """Return line -> agent id, and tie each sub-agent to the calls that started it.
 
     In this order: the sub-agent's id in the result, beside its lines, or in a progress line; the same prompt; the only call
@@ -134,7 +127,7 @@ def _sub_name(name: str) -> str:
     return f"agent-{MAIN}" if name == MAIN else name
 
 
-def _tie_stated(base: Sequence[Line], tasks: Sequence[Call], metas: Metas) -> None:
+def _tie_stated(base: Sequence[Line], tasks: Sequence[Call], metas: Mapping[str, dict[str, Any]]) -> None:
     stated: dict[str | None, tuple[str, str]] = {}
     for line in base:
         if line.type == "progress" and (agent := name_of(mapping(line.raw.get("data")).get("agentId"))):
@@ -170,7 +163,9 @@ def _tie_by_prompt(
         call.rule = "equal-prompt"
 
 
-def _tie_by_type(base: Sequence[Line], owner: Mapping[int, str], *, tasks: Sequence[Call], metas: Metas) -> None:
+def _tie_by_type(
+    base: Sequence[Line], owner: Mapping[int, str], *, tasks: Sequence[Call], metas: Mapping[str, dict[str, Any]]
+) -> None:
     tied = {MAIN, *(call.agent for call in tasks)}
     types: dict[str, str] = {}
     for line in base:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from analysis.readers.claude_code.lines import Found, Line, ModelCall, name_of, report
+from analysis.readers.claude_code.contents import name_of
+from analysis.readers.claude_code.lines import Line, ModelCall
+from analysis.readers.claude_code.tally import Found, report
 
 Chain = tuple[str, str]  # main; agent and its id; root and the first line of an old sub-agent, which has no id
 MAIN_CHAIN: Chain = ("main", "")
@@ -23,27 +25,46 @@ class Ties(NamedTuple):
     found: Found
 
 
-def ties_of(base: Sequence[Line], known: Mapping[str, Line], askers: Mapping[str, Line]) -> Ties:
-    """Return what each line follows; `known` finds lines by uuid, `askers` by the tool calls that stand there."""
+def ties_of(base: Sequence[Line], known: Mapping[str, Line]) -> Ties:
+    """Return what each line says it follows; `known` finds lines by uuid."""
     ties = Ties({}, {}, {})
+    for line in base:
+        for name, rule in (("parentUuid", None), ("logicalParentUuid", "logical-parent")):
+            cause = known.get(line.text(name) or "")
+            if cause is None or cause is line:
+                continue
+            ties.cause[line.index] = cause
+            if rule is not None:
+                ties.rules[line.index] = rule
+            break
+    return ties
+
+
+def bridge(order: Sequence[Line], ties: Ties, askers: Mapping[str, Line]) -> None:
+    """Tie lines whose stated one is not there, and lines behind a break; `askers` finds lines by their tool calls.
+
+    A line that says it follows none is the first of an old sub-agent; elsewhere it only comes after a break.
+    """
+    earlier: set[int] = set()
     latest: dict[Chain, Line] = {}
     said: dict[ModelCall, Line] = {}
-    for line in base:
+    for line in order:
+        earlier.add(line.index)
         if (chain := _chain(line)) is None:
             continue
-        cause, rule = _stated(line, chain, known, latest)
-        if rule == "missing":
-            cause, rule = _bridge(line, latest.get(chain), askers, said)
-            if cause is None:
+        is_missing = line.raw.get("parentUuid") is not None
+        is_first = chain[0] == "side" and "parentUuid" in line.raw and not is_missing
+        if line.index not in ties.cause and not is_first:
+            cause, rule = latest.get(chain), "nearest-earlier"
+            if is_missing:
+                cause, rule = _instead(line, askers, said) or (cause, rule)
+            if cause is not None and cause.index in earlier:
+                ties.cause[line.index], ties.rules[line.index] = cause, rule
+            elif is_missing:
                 report(ties.found, "orphan", line.file, got=str(line.uuid), expected="the line that it follows")
-        if cause is not None:
-            ties.cause[line.index] = cause
-        if cause is not None and rule is not None:
-            ties.rules[line.index] = rule
         latest[chain] = line
         if line.call is not None:
             said[line.call] = line
-    return ties
 
 
 def chains_of(base: Sequence[Line], cause: Mapping[int, Line]) -> dict[int, Chain]:
@@ -107,31 +128,12 @@ def _chain(line: Line) -> Chain | None:
     return ("side", line.file) if line.is_side else MAIN_CHAIN
 
 
-def _stated(line: Line, chain: Chain, known: Mapping[str, Line], latest: Mapping[Chain, Line]) -> tuple[Line | None, str | None]:
-    """Return the line that this one says it follows; the rule is `missing` where that one is not there.
-
-    A line that says it follows none is the first of an old sub-agent; elsewhere it only comes after a break.
-    """
-    stated = line.raw.get("parentUuid")
-    if stated is not None:
-        cause = known.get(stated) if isinstance(stated, str) else None
-        return (None, "missing") if cause is None or cause is line else (cause, None)
-    before_compaction = known.get(line.text("logicalParentUuid") or "")
-    if before_compaction is not None and before_compaction is not line:
-        return before_compaction, "logical-parent"
-    if chain[0] == "side" and "parentUuid" in line.raw:
-        return None, None
-    return latest.get(chain), "nearest-earlier"
-
-
-def _bridge(
-    line: Line, nearest: Line | None, askers: Mapping[str, Line], said: Mapping[ModelCall, Line]
-) -> tuple[Line | None, str]:
-    """Return what stands in for a line that is not there: the call of a result, the same message, the line before."""
+def _instead(line: Line, askers: Mapping[str, Line], said: Mapping[ModelCall, Line]) -> tuple[Line, str] | None:
+    """Return the line that called for this result, or the one before in this message, with the rule."""
     for block in line.blocks:
         asker = askers.get(name_of(block.get("tool_use_id")) or "")
         if asker is not None and asker is not line:
             return asker, "call-of-result"
     if line.call is not None and line.call in said:
         return said[line.call], "same-message"
-    return nearest, "nearest-earlier"
+    return None

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from analysis.model import Event
-from analysis.readers.claude_code.calls import INTERRUPT, Call, is_result, is_use
-from analysis.readers.claude_code.lines import STATES, Block, Line, ModelCall, blocks_of, mapping, name_of, plain, words
-from analysis.readers.claude_code.session import SYNTHETIC, Session
+from analysis.readers.claude_code.calls import INTERRUPT, Call
+from analysis.readers.claude_code.contents import Block, blocks_of, is_result, is_use, mapping, name_of, plain, words
+from analysis.readers.claude_code.lines import STATES, Line, ModelCall
+from analysis.readers.claude_code.session import SYNTHETIC, Message, Session
 from analysis.readers.fragment import hash_of
 
 _NOTED = {"attachment": "attachment", "progress": "data"}  # the field that says what is noted
@@ -29,23 +30,10 @@ _HEAD = 200  # characters of a text that serve as an error or a condition
 
 
 @dataclass
-class _Message:
-    """A model call over all its lines: where its first text stands, when its last line was written, how it stopped."""
-
-    text_line: Line | None = None
-    text_n: int = 0
-    end_s: float | None = None
-    is_synthetic: bool = False
-    stop_reason: str | None = None
-    has_calls: bool = False
-
-
-@dataclass
 class _Told:
     """What has been told so far; `events` are the fields of each."""
 
     run: Session
-    messages: dict[ModelCall, _Message]
     events: list[dict[str, Any]] = field(default_factory=list)
     ids: Counter[str] = field(default_factory=Counter)
     said: defaultdict[int, list[str]] = field(default_factory=lambda: defaultdict(list))  # line -> events that may be followed
@@ -64,7 +52,7 @@ class _Told:
 
 def tell(run: Session) -> list[Event]:
     """Return the events in their order."""
-    told = _Told(run, _messages(run))
+    told = _Told(run)
     for line in run.order:
         cause = run.cause.get(line.index)
         above = cause if cause is None or cause.is_said else told.above.get(cause.index)
@@ -80,22 +68,6 @@ def tell(run: Session) -> list[Event]:
         if (owner := run.owner.get(line.index)) is not None:
             told.last[owner] = len(told.events), told.said[line.index][-1], line
     return [Event(order=order, **fields) for order, fields in enumerate(_with_stops(told))]
-
-
-def _messages(run: Session) -> dict[ModelCall, _Message]:
-    messages: dict[ModelCall, _Message] = defaultdict(_Message)
-    for line in run.order:
-        if line.call is None:
-            continue
-        message = messages[line.call]
-        message.end_s = line.time_s if line.time_s is not None else message.end_s
-        message.is_synthetic |= line.message.get("model") == SYNTHETIC
-        message.stop_reason = name_of(line.message.get("stop_reason")) or message.stop_reason
-        for n, block in enumerate(line.blocks):
-            message.has_calls |= is_use(block)
-            if message.text_line is None and block.get("type") == "text":
-                message.text_line, message.text_n = line, n
-    return dict(messages)
 
 
 def _add(told: _Told, line: Line, event_id: str, *, is_followed: bool = True, **fields: Any) -> str:
@@ -150,7 +122,7 @@ def _heard(told: _Told, line: Line) -> tuple[str, ...]:
 
 def _tell_assistant(told: _Told, line: Line) -> None:
     call = line.call or ("", "")
-    message = told.messages[call]
+    message = told.run.messages[call]
     if not message.is_synthetic and call not in told.models:
         told.models[call] = _tell_model_call(told, line, message)
     parents = (told.models[call],) if call in told.models else _before(told, line)
@@ -161,7 +133,7 @@ def _tell_assistant(told: _Told, line: Line) -> None:
         told.said[line.index] += parents or (_add(told, line, _id(line), is_followed=False, kind="act", action="note"),)
 
 
-def _tell_model_call(told: _Told, line: Line, message: _Message) -> str:
+def _tell_model_call(told: _Told, line: Line, message: Message) -> str:
     """Tell a model call with its first text and with its tokens; its other blocks are events of their own, without tokens.
 
     Its lines are written as its blocks are complete. So it had begun before the first, and lasted at least to the last.
@@ -172,8 +144,7 @@ def _tell_model_call(told: _Told, line: Line, message: _Message) -> str:
     event_id = _id(text_line, message.text_n) if message.text_line else f"{_id(line)}.call"
     if message.text_line is not None and told.merging.get(owner) and not told.open[owner]:
         heard += (_tell_merge(told, line, f"{event_id}.aggregate", tuple(told.merging.pop(owner))),)
-    usage = told.run.usage.get(line.call or ("", ""))
-    tokens = dict(usage.tokens) if usage else {}
+    tokens = dict(message.tokens)
     end_s = message.end_s if message.end_s is not None and line.time_s is not None and message.end_s > line.time_s else None
     extra = {
         "message_id": name_of(line.message.get("id")),
@@ -193,7 +164,7 @@ def _tell_model_call(told: _Told, line: Line, message: _Message) -> str:
         t_end_s=end_s,
         input_tokens=tokens.pop("input_tokens", None),
         output_tokens=tokens.pop("output_tokens", None),
-        content=text_line.blocks[message.text_n].get("text") if message.text_line else None,
+        content=_text(text_line.blocks[message.text_n], "text") if message.text_line else None,
         raw_id=text_line.uuid,
         extra=extra | tokens,
     )
@@ -211,22 +182,19 @@ def _tell_block(told: _Told, line: Line, n: int, parents: tuple[str, ...]) -> No
     fields: dict[str, Any] = {"parents": parents, "raw_type": f"{line.type}/{kind}"}
     if is_use(block):
         _tell_call(told, line, n, parents)
-    elif is_result(block):
+        return
+    if is_result(block):
         _tell_result(told, line, n)
-    elif kind in ("thinking", "redacted_thinking"):
-        _tell_text(told, line, n, block.get("thinking"), is_followed=False, name="thinking", **fields)
-    elif kind == "text" and line.message.get("model") == SYNTHETIC:
-        error = _head(block.get("text")) if line.raw.get("isApiErrorMessage") is True else None
-        _tell_text(told, line, n, block.get("text"), is_followed=True, name=SYNTHETIC, error=error, **fields)
+        return
+    if kind in ("thinking", "redacted_thinking"):
+        fields |= {"action": "note", "name": "thinking", "content": _text(block, "thinking"), "is_followed": False}
     elif kind == "text":
-        _tell_text(told, line, n, block.get("text"), is_followed=True, name="text", **fields)
+        is_synthetic = line.message.get("model") == SYNTHETIC
+        fields |= {"action": "note", "name": SYNTHETIC if is_synthetic else "text", "content": _text(block, "text")}
+        fields["error"] = _head(fields["content"]) if line.raw.get("isApiErrorMessage") is True else None
     else:
-        _add(told, line, _id(line, n), content=plain(block), **fields)
-
-
-def _tell_text(told: _Told, line: Line, n: int, text: Any, *, is_followed: bool, **fields: Any) -> None:
-    content = text if isinstance(text, str) else None
-    _add(told, line, _id(line, n), is_followed=is_followed, kind="act", action="note", content=content, **fields)
+        fields["content"] = plain(block)
+    _add(told, line, _id(line, n), kind="act" if "action" in fields else None, **fields)
 
 
 def _tell_call(told: _Told, line: Line, n: int, parents: tuple[str, ...]) -> None:
@@ -307,9 +275,9 @@ def _tell_message(told: _Told, line: Line, event_id: str, *, sender: str, asked:
         parents=(before,) if before is not None else (),
     )
     told.open[receiver].discard(sender)
-    is_cut = (fields.get("content") or "").startswith(INTERRUPT)
-    told.returned[sender] = (_head(fields["content"]) or "") if is_cut else "completed"
-    if fields.get("error") is None:
+    text, is_error = fields["content"] or "", fields.get("error") is not None
+    told.returned[sender] = text[:_HEAD] if text.startswith(INTERRUPT) else "failed" if is_error else "completed"
+    if not is_error:
         told.merging.setdefault(receiver, []).append(event_id)
 
 
@@ -380,12 +348,13 @@ def _with_stops(told: _Told) -> list[dict[str, Any]]:
 
 def _ending(told: _Told, agent: str, line: Line) -> dict[str, Any]:
     """Return how an agent ended: as its last line states, else by what came back from it, else it was cut off."""
-    text = words(line.blocks)[0] or ""
-    if line.type == "user" and text.startswith(INTERRUPT):
-        return {"condition": _head(text)}
-    if line.type == "user" and (left := _EXIT.search(text[:2000])):
+    results = (words(blocks_of(block.get("content")))[0] for block in line.blocks if is_result(block))
+    texts = [text for text in (words(line.blocks)[0], *results) if text is not None and line.type == "user"]
+    if (cut := next((text for text in texts if text.startswith(INTERRUPT)), None)) is not None:
+        return {"condition": _head(cut)}
+    if (left := next(filter(None, (_EXIT.search(text[:2000]) for text in texts)), None)) is not None:
         return {"condition": left[1]}
-    message = told.messages.get(line.call) if line.call is not None else None
+    message = told.run.messages.get(line.call) if line.call is not None else None
     if message is not None and message.stop_reason not in (None, "tool_use"):
         return {"condition": message.stop_reason}
     if message is not None and not message.has_calls:
@@ -395,5 +364,9 @@ def _ending(told: _Told, agent: str, line: Line) -> dict[str, Any]:
     return {"condition": "killed", "basis": "derived", "rule": "open-end"}
 
 
-def _head(text: Any) -> str | None:
-    return text.partition("\n")[0][:_HEAD] if isinstance(text, str) else None
+def _text(block: Block, name: str) -> str | None:
+    return text if isinstance(text := block.get(name), str) else None
+
+
+def _head(text: str | None) -> str | None:
+    return text.partition("\n")[0][:_HEAD] if text is not None else None

@@ -15,7 +15,8 @@ import msgspec
 
 from analysis.errors import Problem
 from analysis.model import MAX_DEPTH
-from analysis.readers.claude_code.lines import STATES, is_sub, name_of
+from analysis.readers.claude_code.contents import name_of
+from analysis.readers.claude_code.lines import STATES, is_sub
 from analysis.readers.fragment import Fragment, Kind, fragment, hash_of
 from analysis.readers.source import MEBIBYTE, Row, Source
 

@@ -15,6 +15,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from analysis.errors import Problem
+from analysis.readers.claude_code.contents import Block, blocks_of, mapping, name_of
+from analysis.readers.claude_code.tally import Found, report
 from analysis.readers.fragment import Fragment, hash_of
 
 #: Lines about the session and not of it: no agent acts in them.
@@ -35,7 +37,6 @@ _ENVELOPE = frozenset(
 _PLACED = _ENVELOPE | {"timestamp", "type", "uuid"}
 _TOKENS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
-Block = dict[str, Any]
 ModelCall = tuple[str, str]  # a model call: message id and request id
 
 
@@ -99,10 +100,12 @@ class Usage(NamedTuple):
 class Held:
     """The lines of a session, each once; `known` finds them by uuid, also by those of dropped copies."""
 
+    origin: Fragment  # where the session begins
     clock: Literal["unix", "naive"] | None
     lines: list[Line] = field(default_factory=list)
     known: dict[str, Line] = field(default_factory=dict)
     usage: dict[ModelCall, Usage] = field(default_factory=dict)
+    metas: dict[str, dict[str, Any]] = field(default_factory=dict)  # sub-agent -> what stands beside its lines
 
 
 class _Row(NamedTuple):
@@ -116,67 +119,9 @@ class _Time(NamedTuple):
     has_zone: bool
 
 
-Found = dict[tuple[str, str, str], Problem]  # by code, file and what was expected
-
-
-def report(found: Found, code: str, file: str, *, got: str, expected: str = "") -> None:
-    """Count a problem; of those that are alike in a file the first is shown."""
-    new = Problem(code=code, file=file, got=got[:100], expected=expected, n=0)
-    old = found.setdefault((code, file, expected), new)
-    found[code, file, expected] = msgspec.structs.replace(old, n=old.n + 1)
-
-
-def name_of(value: Any) -> str | None:
-    """Return a value that can serve as an id, or None."""
-    return value if isinstance(value, str) and 0 < len(value) <= 400 else None
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """Return the value where it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
 def is_sub(raw: dict[str, Any]) -> bool:
     """Whether the record may be a sub-agent's: a main one says that it is none, and one without id is nobody's."""
     return raw.get("isSidechain") is not False and ("uuid" in raw or "message" in raw)
-
-
-def plain(value: Any) -> str:
-    """Return a value as JSON text."""
-    return msgspec.json.encode(value).decode()
-
-
-def blocks_of(content: Any) -> tuple[Block, ...]:
-    """Return the blocks of a content, which may be a bare text."""
-    members = content if isinstance(content, list) else [] if content is None else [content]
-    return tuple(m if isinstance(m, dict) else {"type": "text", "text": m if isinstance(m, str) else plain(m)} for m in members)
-
-
-def words(blocks: Iterable[Block]) -> tuple[str | None, list[str]]:
-    """Return the text of blocks, and the types of those that are no text.
-
-    >>> words([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}])
-    ('a\\n\\nb', ['image'])
-    """
-    texts, others = [], []
-    for block in blocks:
-        if block.get("type") == "text" and isinstance(text := block.get("text"), str):
-            texts.append(text)
-        else:
-            others.append(str(block.get("type")))
-    return "\n\n".join(texts) if texts else None, others
-
-
-def place(part: Fragment) -> tuple[str, int, str]:
-    """Return what fragments are sorted by: file, first line, part."""
-    digits = re.search(r"\d+", part.record)
-    return part.file, int(digits[0]) if digits else 0, part.part
-
-
-def metas(fragments: Iterable[Fragment]) -> dict[str, dict[str, Any]]:
-    """Return sub-agent -> what stands beside its lines."""
-    parts = (part for part in sorted(fragments, key=place) if part.part.startswith("meta:"))
-    return {part.part.removeprefix("meta:"): mapping(msgspec.json.decode(part.data)) for part in parts}
 
 
 def load(fragments: Sequence[Fragment]) -> tuple[Held, list[Problem]]:
@@ -185,8 +130,10 @@ def load(fragments: Sequence[Fragment]) -> tuple[Held, list[Problem]]:
     rows = list(_rows(fragments))
     times = [_time(row, found) for row in rows]
     stated = {time.has_zone for time in times if time is not None}
-    held = Held("unix" if True in stated else "naive" if stated else None)
     lines = list(_lines(rows, times, _requests(rows), found))
+    mains = {line.file for line in lines if not line.is_side}
+    origin = min((part for part in fragments if part.primary), key=lambda part: (part.file not in mains, _place(part)))
+    held = Held(origin, "unix" if True in stated else "naive" if stated else None, metas=_metas(fragments))
     kept: dict[tuple[str, ...], Line] = {}
     # A sub-agent's file may repeat its parent's lines; they are the parent's.
     for line in sorted(lines, key=lambda line: line.is_side):
@@ -204,10 +151,12 @@ def _rows(fragments: Iterable[Fragment]) -> Iterator[_Row]:
 
     A file that grew is read again, and its last chunk is longer then. In sorted order, what begins with a chunk follows it.
     """
-    parts = sorted((part for part in fragments if part.part.startswith("lines:")), key=lambda part: (part.data[:-1], place(part)))
+    parts = sorted(
+        (part for part in fragments if part.part.startswith("lines:")), key=lambda part: (part.data[:-1], _place(part))
+    )
     longer = [b.data.startswith(a.data[:-1] + b",") for a, b in pairwise(parts)]
     newest = [part for part, is_superseded in zip(parts, [*longer, False], strict=True) if not is_superseded]
-    for part in sorted(newest, key=place):
+    for part in sorted(newest, key=_place):
         agent = part.part.partition(":")[2].partition(":")[2]
         for raw in msgspec.json.decode(part.data):
             yield _Row(part.file, agent or None, raw)
@@ -290,3 +239,15 @@ def _count_tokens(usage: dict[ModelCall, Usage], line: Line, found: Found) -> No
     new = Usage(line.sort_s, tokens.get("output_tokens", -1), tokens)
     if line.call not in usage or usage[line.call][:2] <= new[:2]:
         usage[line.call] = new
+
+
+def _place(part: Fragment) -> tuple[str, int, str]:
+    """Return what fragments are sorted by: file, first line, part."""
+    digits = re.search(r"\d+", part.record)
+    return part.file, int(digits[0]) if digits else 0, part.part
+
+
+def _metas(fragments: Iterable[Fragment]) -> dict[str, dict[str, Any]]:
+    """Return sub-agent -> what stands beside its lines."""
+    parts = (part for part in sorted(fragments, key=_place) if part.part.startswith("meta:"))
+    return {part.part.removeprefix("meta:"): mapping(msgspec.json.decode(part.data)) for part in parts}

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from analysis.errors import Problem
-from analysis.readers.claude_code.calls import MAIN, Call, Metas, Place, answers_of, calls_of, tie_agents
-from analysis.readers.claude_code.chains import chains_of, ordered, start_agents, ties_of
-from analysis.readers.claude_code.lines import Held, Line, ModelCall, Usage, name_of, report
+from analysis.readers.claude_code.calls import MAIN, Call, Place, answers_of, calls_of, tie_agents
+from analysis.readers.claude_code.chains import bridge, chains_of, ordered, start_agents, ties_of
+from analysis.readers.claude_code.contents import is_use, name_of
+from analysis.readers.claude_code.lines import Held, Line, ModelCall, Usage
+from analysis.readers.claude_code.tally import report
 
 SYNTHETIC = "<synthetic>"  # the model named by what the program wrote in the model's place
 
@@ -27,6 +29,19 @@ class SubAgent:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass
+class Message:
+    """A model call over all its lines: its first text, when its last line was written, how it stopped, what it took."""
+
+    tokens: dict[str, int]
+    text_line: Line | None = None
+    text_n: int = 0
+    end_s: float | None = None
+    is_synthetic: bool = False
+    stop_reason: str | None = None
+    has_calls: bool = False
+
+
 class Session(NamedTuple):
     """The lines in an order in which each comes after the one it follows, and what belongs to what."""
 
@@ -38,20 +53,21 @@ class Session(NamedTuple):
     answers: dict[Place, Call]  # the call whose result stands there
     by_id: dict[str, Call]
     agents: dict[str, SubAgent]
-    usage: dict[ModelCall, Usage]
+    messages: dict[ModelCall, Message]
 
 
-def link(held: Held, metas: Metas) -> tuple[Session, list[Problem]]:
+def link(held: Held) -> tuple[Session, list[Problem]]:
     """Return the session that the lines make, and a problem for lines and sub-agents that nothing leads to."""
     base = sorted(held.lines, key=lambda line: (line.sort_s, line.index))
     calls = dict(calls_of(base))
     by_id: dict[str, Call] = {}
     for call in calls.values():
         by_id.setdefault(call.call_id, call)
-    ties = ties_of(base, held.known, {call_id: call.line for call_id, call in by_id.items()})
-    listed = list(calls.values())
+    ties, listed = ties_of(base, held.known), list(calls.values())
+    base = ordered(base, ties)  # so that what is looked for among earlier lines cannot come after the line itself
+    bridge(base, ties, {call_id: call.line for call_id, call in by_id.items()})
     answers = answers_of(base, ties, calls=listed, by_id=by_id, known=held.known)
-    owner = tie_agents(base, chains_of(base, ties.cause), calls=listed, metas=metas)
+    owner = tie_agents(base, chains_of(base, ties.cause), calls=listed, metas=held.metas)
     starts: dict[str, Call] = {}
     for call in listed:
         if call.agent is not None:
@@ -61,8 +77,26 @@ def link(held: Held, metas: Metas) -> tuple[Session, list[Problem]]:
         report(ties.found, "orphan", firsts[name].file, got=f"sub-agent {name}", expected="the call that started it")
     start_agents(base, owner, {name: call.line for name, call in starts.items()}, ties)
     order = ordered(base, ties)
-    agents = _agents(order, owner, calls=calls, starts=starts, metas=metas)
-    return Session(order, ties.cause, ties.rules, owner, calls, answers, by_id, agents, held.usage), list(ties.found.values())
+    agents = _agents(order, owner, calls=calls, starts=starts, metas=held.metas)
+    messages = _messages(order, held.usage)
+    return Session(order, ties.cause, ties.rules, owner, calls, answers, by_id, agents, messages), list(ties.found.values())
+
+
+def _messages(order: Sequence[Line], usage: Mapping[ModelCall, Usage]) -> dict[ModelCall, Message]:
+    messages: dict[ModelCall, Message] = {}
+    for line in order:
+        if line.call is None:
+            continue
+        tokens = usage[line.call].tokens if line.call in usage else {}
+        message = messages.setdefault(line.call, Message(tokens))
+        message.end_s = line.time_s if line.time_s is not None else message.end_s
+        message.is_synthetic |= line.message.get("model") == SYNTHETIC
+        message.stop_reason = name_of(line.message.get("stop_reason")) or message.stop_reason
+        for n, block in enumerate(line.blocks):
+            message.has_calls |= is_use(block)
+            if message.text_line is None and block.get("type") == "text":
+                message.text_line, message.text_n = line, n
+    return messages
 
 
 def _agents(
@@ -71,7 +105,7 @@ def _agents(
     *,
     calls: Mapping[Place, Call],
     starts: Mapping[str, Call],
-    metas: Metas,
+    metas: Mapping[str, dict[str, Any]],
 ) -> dict[str, SubAgent]:
     """Return all agents in the order in which they come up."""
     agents: dict[str, SubAgent] = {}
@@ -83,7 +117,8 @@ def _agents(
             if name is not None:
                 agents.setdefault(name, SubAgent(MAIN))
         if (name := owner.get(line.index)) is not None:
-            roles.setdefault(name, line.text("attributionAgent") or "")
+            if role := line.text("attributionAgent"):
+                roles.setdefault(name, role)
             models[name].update(filter(None, [name_of(line.message.get("model"))]))
     for name, agent in agents.items():
         if len(used := models[name] - {SYNTHETIC}) == 1:

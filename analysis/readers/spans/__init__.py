@@ -49,8 +49,7 @@ def assemble(trace_id: str, fragments: Sequence[Fragment]) -> Assembled:
     """Return the trace of all spans that have come in for it, with what had to be repaired."""
     whole = merged(fragments)
     times = [span.is_naive for span in whole.spans.values() if span.start_ns is not None or span.end_ns is not None]
-    nodes = _nodes(whole)
-    tree = grown(nodes)
+    tree = grown(_nodes(whole))
     settle(tree.nodes)
     made = events(tree.nodes)
     origin = min(fragments, key=lambda part: (part.file, part.record))
@@ -71,11 +70,21 @@ def assemble(trace_id: str, fragments: Sequence[Fragment]) -> Assembled:
 
 
 def _nodes(whole: Merged) -> list[Node]:
-    """Return the spans as nodes. An id that reads like one of our markers gets a mark, so that all ids stay different."""
+    """Return the spans as nodes. An id that ends like one of our markers is made longer, so that all ids stay different."""
+    taken = set(whole.spans)
     nodes = []
     while whole.spans:
-        event_id, span = whole.spans.popitem()  # what was read is let go at once: a trace may be large
-        nodes.append(node_of(f"{event_id}~" if event_id.endswith(MARKERS) else event_id, span))
+        span_id, span = whole.spans.popitem()  # what was read is let go at once: a trace may be large
+        event_id = span_id
+        while event_id.endswith(MARKERS) or (event_id is not span_id and event_id in taken):
+            event_id += "~"
+        taken.add(event_id)
+        nodes.append(node_of(event_id, span))
+    for field in ("scope", "resource"):
+        if len({getattr(node, field) for node in nodes}) > 1:
+            for node in nodes:
+                if (value := getattr(node, field)) is not None:
+                    node.extra[field] = value
     return nodes
 
 
@@ -116,9 +125,11 @@ def _outcome(nodes: Sequence[Node]) -> Outcome:
 
 
 def _extra(whole: Merged, nodes: Sequence[Node]) -> dict[str, Any]:
+    """Return what is said of the trace as a whole; where scopes or resources differ, each event names its own."""
     sessions = {str(node.attributes[key]) for node in nodes for key in names.SESSION if key in node.attributes}
     sessions |= {str(value) for resource in whole.resources.values() if (value := resource.get("session_id"))}
-    extra = {"sessions": sorted(sessions), "resources": dict(sorted(whole.resources.items()))}
+    scopes = sorted({node.scope for node in nodes if node.scope is not None})
+    extra = {"sessions": sorted(sessions), "scopes": scopes, "resources": dict(sorted(whole.resources.items()))}
     return {name: value for name, value in extra.items() if value}
 
 

@@ -72,7 +72,7 @@ def _settle_run(nodes: list[Node], n: int, parent: Node | None, *, is_above_mode
     """Keep the role of a span that is an agent's run; the others only hold something."""
     node = nodes[n]
     if not node.is_named:
-        rule = next((rule for part, rule in names.UNNAMED_AGENTS.items() if part in node.scope), None)
+        rule = next((rule for part, rule in names.UNNAMED_AGENTS.items() if part in (node.scope or "")), None)
         is_inside = parent is not None and parent.run >= 0
         if rule == "wrapper" or (rule == "outermost" and (is_inside or not is_above_model)) or node.agent is None:
             node.role, node.agent = "chain", None

@@ -15,7 +15,8 @@ from analysis.readers.fragment import Fragment, hash_of
 from analysis.readers.source import Source
 from analysis.readers.spans.envelopes import Packed, unpacked
 from analysis.readers.spans.merging import packed
-from analysis.readers.spans.span import Reading, loose_event, plain, trace_and_span
+from analysis.readers.spans.span import loose_event, trace_and_span
+from analysis.readers.spans.values import Reading, plain
 
 _MAX_SPANS: Final = 2000  # in a batch
 _MAX_BYTES: Final = 4 << 20

@@ -96,11 +96,14 @@ def _sweep(nodes: list[Node], scope: int, starts: list[int], ends: list[_End], m
     silent: list[_End] = []
     results: dict[str | None, dict[str | None, str]] = {}  # caller -> agent -> its latest result since the last merge
     model: _End | None = None
+    latest: _End | None = None
+    # An agent whose model calls were not recorded decides all the same: what it starts follows what has ended.
+    is_blind = scope >= 0 and not any(nodes[n].role == "model_call" for n in starts)
     at = 0
     for n in [*starts, -1]:
         since = nodes[n].since_ns if n >= 0 else None
         while at < len(ends) and (since is None or ends[at].end_ns <= since):
-            end = ends[at]
+            end = latest = ends[at]
             at += 1
             if end.what == "model":
                 model = end
@@ -111,7 +114,10 @@ def _sweep(nodes: list[Node], scope: int, starts: list[int], ends: list[_End], m
         if n < 0:
             break
         heard = [model.event_id] if model is not None else []
-        if nodes[n].role == "model_call":
+        if is_blind and latest is not None:
+            heard = [end.event_id for end in waiting] or [latest.event_id]
+            waiting = []
+        elif nodes[n].role == "model_call":
             heard += _read(nodes, n, waiting, results, made)
             waiting = []
         if heard:
@@ -128,11 +134,13 @@ def _read(
     """Return what a model call reads: all that waits, results of several agents by way of a merge."""
     reader = nodes[n].actor
     mine = [end for end in waiting if end.what == "result" and end.caller == reader]
+    fresh = {end.agent: end.event_id for end in mine}
     latest = results.setdefault(reader, {})
-    latest |= {end.agent: end.event_id for end in mine}
-    if len(mine) < 2 and (len(latest) < 2 or not mine):
+    earlier = [event_id for agent, event_id in latest.items() if agent not in fresh]
+    latest |= fresh
+    if not mine or len(mine) + len(earlier) < 2:
         return [end.event_id for end in waiting]
-    points = dict.fromkeys([*latest.values(), *(end.event_id for end in mine)])
-    made.merges[n] = Merge(reader, tuple(points))
+    points = (*earlier, *(end.event_id for end in mine))
+    made.merges[n] = Merge(reader, points)
     results.pop(reader)
     return [end.event_id for end in waiting if end.event_id not in points]

@@ -113,8 +113,8 @@ def _is_other_signal(value: dict[str, Any]) -> bool:
 def _requests(source: Source) -> Iterator[tuple[str, dict[str, Any] | Problem]]:
     """Read protobuf: one message, or several with the length of each in four bytes before it, as the collector writes them."""
     try:
-        from google.protobuf.json_format import MessageToDict
-        from google.protobuf.message import DecodeError
+        from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
         from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
     except ImportError as error:
         yield "document", Problem(code="no-library", file=source.file, got=str(error), expected="opentelemetry-proto")

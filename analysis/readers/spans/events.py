@@ -20,8 +20,9 @@ from analysis.readers.spans.nodes import Node
 #: How the ids of markers end; each begins with the id of the span it is about.
 MARKERS: Final = (".spawn", ".delegate", ".aggregate", ".result", ".stop")
 
-_SECOND: Final = 1e9
-_LAST: Final = (2**63, 2, 0, 0)
+_SECOND: Final = 10**9  # whole: dividing whole numbers rounds once, to the nearest
+_TOKENS: Final = {*names.INPUT_TOKENS, *names.OUTPUT_TOKENS}
+_LAST: Final = (2**65, 2, 0, 0)  # after any time that can be written
 
 _Key = tuple[int, int, int, int]  # time, end before start, place of the span, order around it
 _Placed = tuple[_Key, dict[str, Any]]
@@ -40,30 +41,39 @@ def events(nodes: Sequence[Node]) -> tuple[Event, ...]:
         if handing.run >= 0:
             by_run[handing.run] = handing
     before = _markers(nodes, by_run, tied)
-    placed: list[_Placed] = []
-    for n, node in enumerate(nodes):
-        placed += before.get(n, ())
-        led = [marker["event_id"] for _, marker in before.get(n, ())]
-        started = [nodes[by_run[n].by].event_id] if n in by_run and by_run[n].by >= 0 else []
-        parents = [node.parent_id_in(nodes), *tied.heard.get(n, ()), *led, *started]
-        placed.append(((node.since_ns, 1, n, 3), {**_span_event(node, by_span.get(n, [])), "parents": parents}))
-    placed += _results(nodes, handed, tied)
-    placed += _stop(nodes, tied)
-    placed.sort(key=lambda one: one[0])
-    order = {fields["event_id"]: n for n, (_, fields) in enumerate(placed)}
-    return tuple(_event(n, fields, order) for n, (_, fields) in enumerate(placed))
+    markers = [*(marker for some in before.values() for marker in some), *_results(nodes, handed, tied), *_stop(nodes, tied)]
+    # Only markers are laid out before they are in order: a large trace has few of them beside its spans.
+    placed: list[tuple[_Key, int]] = [((node.since_ns, 1, n, 3), -1) for n, node in enumerate(nodes)]
+    placed += [(key, m) for m, (key, _) in enumerate(markers)]
+    placed.sort()
+    order = {(nodes[key[2]].event_id if m < 0 else markers[m][1]["event_id"]): at for at, (key, m) in enumerate(placed)}
+    made = []
+    for at, ((_, _, n, _), m) in enumerate(placed):
+        if m >= 0:
+            fields = markers[m][1]
+        else:
+            led = [marker["event_id"] for _, marker in before.get(n, ())]
+            handing = by_run.get(n)
+            started = [nodes[handing.by].event_id] if handing is not None and handing.by >= 0 else []
+            # What the caller had heard led to the delegation; the run follows from that alone.
+            heard = tied.heard.get(n, ()) if handing is None else ()
+            fields = _span_event(nodes[n], by_span.get(n, []))
+            fields["parents"] = [nodes[n].parent_id_in(nodes), *heard, *led, *started]
+        made.append(_event(at, fields, order))
+    return tuple(made)
 
 
-def _event(n: int, fields: dict[str, Any], order: dict[str, int]) -> Event:
+def _event(at: int, fields: dict[str, Any], order: dict[str, int]) -> Event:
     # The parent of an orphan is not here; it stays named, so that the missing part can join later.
-    parents = [p for p in dict.fromkeys(fields.pop("parents")) if p is not None and order.get(p, -1) < n]
-    return Event(order=n, parents=tuple(parents), **fields)
+    parents = [p for p in dict.fromkeys(fields.pop("parents")) if p is not None and order.get(p, -1) < at]
+    return Event(order=at, parents=tuple(parents), **fields)
 
 
 def _span_event(node: Node, handed: list[Handing]) -> dict[str, Any]:
     """Return the fields of the event that a span is."""
-    used = {*names.INPUT_TOKENS, *names.OUTPUT_TOKENS} if node.input_tokens is not None or node.output_tokens is not None else ()
-    attributes = {key: value for key, value in node.attributes.items() if key not in used}
+    attributes = node.attributes
+    if node.input_tokens is not None or node.output_tokens is not None:
+        attributes = {name: value for name, value in attributes.items() if name not in _TOKENS}
     fields: dict[str, Any] = {
         "event_id": node.event_id,
         "name": node.thing,
@@ -105,6 +115,7 @@ def _markers(nodes: list[Node], by_run: dict[int, Handing], tied: Causes) -> dic
     """Return by place the markers that come right before a span: spawn, delegation, merge."""
     before: dict[int, list[_Placed]] = {}
     present = {node.agent for node in nodes if node.role == "create_agent"}
+    fields: dict[str, Any]
     for n, node in enumerate(nodes):
         if node.role != "agent_run":
             present.add(node.actor)
@@ -122,8 +133,8 @@ def _markers(nodes: list[Node], by_run: dict[int, Handing], tied: Causes) -> dic
         present |= {node.agent, caller}
         if handing is not None and handing.by < 0:
             fields = {"agent_id": caller, "targets": (node.agent,), "parents": _known_then(nodes, n, tied), "content": node.input}
-            rule = {"basis": handing.basis, "rule": handing.rule or ""}
-            before.setdefault(n, []).append(_marker(node, n, 1, "delegate", **rule, **fields))
+            fields["basis"] = handing.basis
+            before.setdefault(n, []).append(_marker(node, n, 1, "delegate", rule=handing.rule, **fields))
     return before
 
 
@@ -131,10 +142,10 @@ def _known_then(nodes: list[Node], n: int, tied: Causes) -> list[str | None]:
     return [nodes[n].parent_id_in(nodes), *tied.heard.get(n, ())]
 
 
-def _marker(at: Node, n: int, tier: int, kind: str, *, rule: str, about: Node | None = None, **fields: Any) -> _Placed:
+def _marker(at: Node, n: int, tier: int, kind: str, *, rule: str | None, about: Node | None = None, **fields: Any) -> _Placed:
     moment = _seconds(at.start_ns)
     event_id = f"{(about or at).event_id}.{kind}"
-    derived = {"basis": "derived", "rule": rule or None, "t_start_s": moment, "t_end_s": moment}
+    derived = {"basis": "derived", "rule": rule, "t_start_s": moment, "t_end_s": moment}
     return (at.since_ns, 1, n, tier), {"event_id": event_id, "kind": kind, **derived, **fields}
 
 
@@ -145,26 +156,30 @@ def _results(nodes: list[Node], handed: list[Handing], tied: Causes) -> Iterator
         event_id = result_id(nodes, handing)
         if event_id is None:
             continue
-        tool = nodes[handing.by] if handing.by >= 0 and last_of[handing.by] == handing.run else None
-        run = nodes[handing.run] if handing.run >= 0 else None
-        ended = run if run is not None and run.end_ns is not None else nodes[handing.by]
+        answering = [nodes[handing.run]] if handing.run >= 0 else []
+        if handing.by >= 0 and last_of[handing.by] == handing.run:
+            answering.insert(0, nodes[handing.by])
+        ended = nodes[handing.run if handing.run >= 0 and nodes[handing.run].end_ns is not None else handing.by]
         n = max(handing.run, handing.by)
         end_ns = ended.end_ns or 0
         key = max((end_ns, 0, n, 0), (nodes[n].since_ns, 1, n, 4))
-        yield key, {
-            "event_id": event_id,
-            "kind": "communicate",
-            "agent_id": handing.to,
-            "targets": (handing.caller,),
-            "parents": [nodes[n].event_id, *tied.unread.get(handing.run, ())],
-            "t_start_s": _seconds(end_ns),
-            "t_end_s": _seconds(end_ns),
-            "content": tool.output if tool is not None and tool.output is not None else run.output if run is not None else None,
-            "error": ended.error,
-            "message_type": "result",
-            "basis": "derived",
-            "rule": "tool-result" if handing.by >= 0 else "end-of-run",
-        }
+        yield (
+            key,
+            {
+                "event_id": event_id,
+                "kind": "communicate",
+                "agent_id": handing.to,
+                "targets": (handing.caller,),
+                "parents": [nodes[n].event_id, *tied.unread.get(handing.run, ())],
+                "t_start_s": _seconds(end_ns),
+                "t_end_s": _seconds(end_ns),
+                "content": next((node.output for node in answering if node.output is not None), None),
+                "error": ended.error,
+                "message_type": "result",
+                "basis": "derived",
+                "rule": "tool-result" if handing.by >= 0 else "end-of-run",
+            },
+        )
 
 
 def _stop(nodes: list[Node], tied: Causes) -> Iterator[_Placed]:
@@ -175,18 +190,21 @@ def _stop(nodes: list[Node], tied: Causes) -> Iterator[_Placed]:
     end_ns, n = max(roots)
     root = nodes[n]
     unread = [*tied.unread.get(-1, ()), *(tied.unread.get(n, ()) if root.role == "agent_run" else ())]
-    yield _LAST, {
-        "event_id": f"{root.event_id}.stop",
-        "kind": "stop",
-        "agent_id": root.actor,
-        "parents": [root.event_id, *unread],
-        "t_start_s": _seconds(end_ns),
-        "t_end_s": _seconds(end_ns),
-        "condition": root.status,
-        "error": root.error,
-        "basis": "derived",
-        "rule": "end-of-root",
-    }
+    yield (
+        _LAST,
+        {
+            "event_id": f"{root.event_id}.stop",
+            "kind": "stop",
+            "agent_id": root.actor,
+            "parents": [root.event_id, *unread],
+            "t_start_s": _seconds(end_ns),
+            "t_end_s": _seconds(end_ns),
+            "condition": root.status,
+            "error": root.error,
+            "basis": "derived",
+            "rule": "end-of-root",
+        },
+    )
 
 
 def _seconds(time_ns: int | None) -> float | None:

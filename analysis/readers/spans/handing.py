@@ -145,4 +145,3 @@ def _inside_runs(nodes: list[Node], taken: set[int]) -> Iterator[Handing]:
         parent = nodes[node.parent]
         if parent.actor is not None and parent.actor != node.agent:
             yield Handing(parent.actor, node.agent, parent.run, -1, n, True, "derived", "run-inside-run")
-

@@ -129,4 +129,3 @@ def _events_within(part: list[SpanEvent], whole: list[SpanEvent]) -> bool:
 
 def _close(time: int | None, other: int | None) -> bool:
     return time is None or (other is not None and abs(time - other) <= _ROUNDING_NS)
-

@@ -53,7 +53,9 @@ NAME_PREFIXES = ("invoke_agent ", "create_agent ", "agent_run ")
 NAME_SUFFIXES = (".run", ".agent")
 
 # What is called, with what, and what comes back.
-MODEL = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ai.response.model", "ai.model.id", "embedding.model_name")
+MODEL = (
+    "gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ai.response.model", "ai.model.id", "embedding.model_name",
+)  # fmt: skip
 TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", ENTITY_NAME)
 RESPONSE_ID = ("gen_ai.response.id", "ai.response.id", "llm.response.id")
 INPUT_TOKENS = (
@@ -91,7 +93,7 @@ DETAIL_EVENTS = {"gen_ai.client.inference.operation.details", "gen_ai.content.pr
 EVENT_NAME = "event.name"
 EVENT_BODY = "body"
 EXCEPTION = "exception"
-EXCEPTION_TYPE, EXCEPTION_MESSAGE = "exception.type", "exception.message"
+EXCEPTION_SAYS = ("exception.type", "exception.message")
 
 # How a tool call names the agent it is for: in its own name, or in an argument.
 ASKING = ("ask_", "call_", "consult_", "query_", "invoke_", "run_", "use_", "delegate_to_", "delegate_task_to_", "delegate_")

@@ -5,20 +5,21 @@ Hides the attributes. What the table has no use for stays with the node under `e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from analysis.readers.spans import names
-from analysis.readers.spans.span import Span, SpanEvent, shortened
+from analysis.readers.spans.span import Span, SpanEvent
 from analysis.readers.spans.texts import Message, said, system_prompt, taken, text_of
+from analysis.readers.spans.values import shortened
 
 _MAX_TOKENS: Final = 2**53
 _CALLING: Final = {"model_call", "embedding", "rerank"}
 _USED_EVENTS: Final = {*names.INPUT_EVENTS, *names.DETAIL_EVENTS, names.OUTPUT_EVENT}
 
 
-@dataclass(slots=True)
-class Node:
+class Node(msgspec.Struct, gc=False):
     """A span in its trace. The first fields are its own; the later ones are found by looking at the others."""
 
     event_id: str
@@ -42,7 +43,8 @@ class Node:
     response_id: str | None
     error: str | None
     status: str | None
-    scope: str
+    scope: str | None
+    resource: str | None
     extra: dict[str, Any]
     node_id: str | None = None
     node_parent: str | None = None
@@ -55,7 +57,7 @@ class Node:
     run: int = -1  # place of the nearest `agent_run` of an agent, itself included
     tool: int = -1  # place of the nearest tool call above it inside that run, itself included
 
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Any] = {}
 
     def parent_id_in(self, nodes: list[Node]) -> str | None:
         """Return the event of the parent, or the id of one that is not here; None for a root and a span that was cut loose."""
@@ -69,7 +71,7 @@ def node_of(event_id: str, span: Span) -> Node:
     handoff = (_agent_name(taken(attributes, names.HANDOFF_FROM)), _agent_name(taken(attributes, names.HANDOFF_TO)))
     if any(handoff):
         role = "handoff"
-    texts = said(attributes, span.events)
+    texts = said(attributes, span.events, is_model=role == "model_call")
     agent, is_named = _agent(role, span, attributes)
     for name in (*names.OPERATION, *names.KIND, *names.AGENT_NAME):  # what the event says already
         if attributes.get(name) in (raw_type, agent):
@@ -98,12 +100,13 @@ def node_of(event_id: str, span: Span) -> Node:
         response_id=next((str(attributes[name]) for name in names.RESPONSE_ID if name in attributes), None),
         error=_error(span, attributes),
         status=span.status,
-        scope=span.scope or "",
+        scope=span.scope,
+        resource=span.resource,
         extra=_extra(span, texts.answers, None if role in _CALLING else model),
         node_id=str(attributes[names.NODE_ID]) if names.NODE_ID in attributes else None,
         node_parent=str(attributes[names.NODE_PARENT]) if names.NODE_PARENT in attributes else None,
         handoff=handoff,
-        attributes={name: value for name, value in attributes.items() if value is not None},
+        attributes=attributes,
     )
 
 
@@ -178,7 +181,7 @@ def _error(span: Span, attributes: dict[str, Any]) -> str | None:
         return str(kind) if kind is not None and span.status != "ok" else None
     told = [span.status_message] if span.status_message else []
     if raised is not None and not told:
-        told = [str(raised.attributes[key]) for key in (names.EXCEPTION_TYPE, names.EXCEPTION_MESSAGE) if raised.attributes.get(key)]
+        told = [str(value) for key in names.EXCEPTION_SAYS if (value := raised.attributes.get(key))]
     return ": ".join(told) or str(attributes.get(names.ERROR_TYPE) or "error")
 
 
@@ -189,13 +192,11 @@ def _extra(span: Span, answers: tuple[Message, ...], model: str | None) -> dict[
         "answers": list(answers),
         "model": model,
         "span_kind": span.kind if span.kind != "internal" else None,
-        "scope": span.scope,
-        "resource": span.resource,
         "span_events": events,
     }
     return {**span.extra, **{key: value for key, value in beside.items() if value}}
 
 
 def _event(event: SpanEvent) -> dict[str, Any]:
-    said_at = {} if event.time_ns is None else {"t_s": event.time_ns / 1e9}
+    said_at = {} if event.time_ns is None else {"t_s": event.time_ns / 10**9}
     return {"name": event.name, **said_at, **({"attributes": event.attributes} if event.attributes else {})}

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from analysis.readers.spans import names
-from analysis.readers.spans.span import MAX_NESTING, SpanEvent
+from analysis.readers.spans.span import SpanEvent
+from analysis.readers.spans.values import MAX_NESTING
 
 _MAX_JSON: Final = 8 << 20  # characters of a text that is decoded
 _MAX_STEPS: Final = 12  # of a numbered attribute's name
@@ -30,8 +31,11 @@ class Said(NamedTuple):
     answers: tuple[Message, ...]
 
 
-def said(attributes: dict[str, Any], events: list[SpanEvent]) -> Said:
-    """Return what a span was told and answered; the attributes that say it are taken out of `attributes`."""
+def said(attributes: dict[str, Any], events: list[SpanEvent], *, is_model: bool) -> Said:
+    """Return what a span was told and answered; the attributes that say it are taken out of `attributes`.
+
+    Beside a model's answer its plain output is the raw response; of any other span the plain output is the last word.
+    """
     numbered = _numbered(attributes)
     into = [*_listed(attributes, names.SYSTEM, "system"), *_listed(attributes, names.INPUT_MESSAGES, "user")]
     out = [*_listed(attributes, names.OUTPUT_MESSAGES, "assistant")]
@@ -46,8 +50,9 @@ def said(attributes: dict[str, Any], events: list[SpanEvent]) -> Said:
     if asked is not None and not into:
         into = [{"role": "input", "content": asked}]
     spoken = "\n".join(text for message in out if (text := _words(message)))
-    output = spoken or given or (_compact(out) if out else None)
-    answers = tuple(message for message in out if not _is_text(message)) if spoken else ()
+    first, second = (spoken, given) if is_model else (given, spoken)
+    output = first or second or (_compact(out) if out else given)
+    answers = tuple(message for message in out if not _is_text(message)) if spoken or given else ()
     return Said(tuple(into), asked if asked is not None else _request(into), output, answers)
 
 
@@ -59,7 +64,7 @@ def system_prompt(messages: tuple[Message, ...]) -> str | None:
 def taken(attributes: dict[str, Any], wanted: Iterable[str]) -> Any:
     """Take the first of the attributes that is there, and return its value."""
     for name in wanted:
-        if (value := attributes.get(name)) is not None:
+        if attributes.get(name) is not None:
             return attributes.pop(name)
     return None
 
@@ -205,14 +210,13 @@ def _part(part: Any) -> str | None:
         return part
     if not isinstance(part, dict) or part.get("type") not in (None, "text", "output_text", "input_text"):
         return None
-    found = next((part[key] for key in ("text", "content") if isinstance(part.get(key), str)), None)
-    return found
+    return next((part[key] for key in ("text", "content", "message") if isinstance(part.get(key), str)), None)
 
 
 def _is_text(message: Message) -> bool:
     """Whether its role and text are all there is to it."""
     beside = message.keys() - {"role", "content", "parts", "contents", "finish_reason", "index"}
-    parts = next((message[key] for key in ("parts", "contents", "content") if isinstance(message.get(key), list)), [])
+    parts: list[Any] = next((message[key] for key in ("parts", "contents", "content") if isinstance(message.get(key), list)), [])
     return not beside and all(_part(part) is not None for part in parts)
 
 

@@ -27,7 +27,7 @@ def grown(nodes: Sequence[Node]) -> Tree:
     for n in cut:
         nodes[n].extra["parent_span_id"], nodes[n].parent_id = nodes[n].parent_id, None
     below: list[list[int]] = [[] for _ in nodes]
-    level = []
+    level: list[int] = []
     for n, parent in enumerate(above):
         (level if parent < 0 else below[parent]).append(n)
     depth = 0

@@ -1,0 +1,208 @@
+"""Wolfe's min-norm-point: the nearest point of a hull of vertices, exact and with a certificate.
+
+It hides which engine runs: plain numpy for a few rows (the first answer needs no compiler), faces learned from solved
+rows for many, the compiled kernels once the work pays for loading them. All agree to 1e-12. P. Wolfe, Finding the
+nearest point in a polytope, Math. Programming 11 (1976).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+TOLERANCE = 1e-14  # of the duality gap, per unit of squared size
+ENOUGH = 4_000  # rows solved in numpy, after which loading the compiled kernels pays
+_PARALLEL_FROM = 50_000
+_EPSILON = 1e-13
+
+Floats = npt.NDArray[np.float64]
+
+
+class Nearest(NamedTuple):
+    """The nearest points (B, d) and their gaps (B,): squared distance minus gap bounds it from below by <x, v - q>."""
+
+    points: Floats
+    gaps: Floats
+
+
+class Hull(NamedTuple):
+    """A nearest point with the vertices it is made of, their weights, and the duality gap left."""
+
+    point: Floats
+    gap: float
+    vertices: Floats
+    weights: Floats
+    n_steps: int
+
+
+class _Engine:
+    """Counts what numpy has solved, so that the switch depends on the work done and never on a clock."""
+
+    n_solved = 0
+
+
+def nearest_rows(vertices: Floats, quotes: Floats, *, is_chained: bool = False) -> Nearest:
+    """Return the points of conv(vertices) nearest to each row of `quotes`.
+
+    `vertices` are (m, d), `quotes` (B, d); `is_chained` says that neighbouring rows differ little.
+    """
+    if _Engine.n_solved + min(len(quotes), ENOUGH // 8) <= ENOUGH:
+        return nearest_rows_numpy(vertices, quotes)
+    return nearest_rows_compiled(vertices, quotes, is_chained=is_chained)
+
+
+def is_compiled_due(n_rows: int) -> bool:
+    """Return whether so many more rows are work for the compiled kernels."""
+    return _Engine.n_solved + n_rows > ENOUGH
+
+
+def nearest_rows_compiled(vertices: Floats, quotes: Floats, *, is_chained: bool = False) -> Nearest:
+    """Do `nearest_rows` in the compiled kernels, which are loaded at the first call (compiled once a machine)."""
+    from analysis.coherence import kernels
+
+    _Engine.n_solved = ENOUGH + 1
+    transposed, rows = np.ascontiguousarray(vertices.T, dtype=float), np.ascontiguousarray(quotes, dtype=float)
+    points, gaps = np.empty_like(rows), np.empty(len(rows))
+    if len(rows) >= _PARALLEL_FROM and not is_chained:
+        kernels.project_rows_parallel(transposed, rows, tolerance(vertices), points, gaps, 64)
+    else:
+        kernels.project_rows(transposed, rows, tolerance(vertices), points, gaps, is_chained)
+    return Nearest(points, gaps)
+
+
+def nearest_rows_numpy(vertices: Floats, quotes: Floats) -> Nearest:
+    """Do `nearest_rows` in numpy: projection is affine on each face, so faces of solved rows are tried on the others."""
+    points, gaps = np.empty_like(quotes, dtype=float), np.empty(len(quotes))
+    todo = np.arange(len(quotes))
+    learned: set[tuple[int, ...]] = set()
+    are_faces_few = True
+    while len(todo):
+        sample, todo = todo[: max(16, len(todo) // 32)], todo[max(16, len(todo) // 32) :]
+        fresh = []
+        for row in sample:
+            found = nearest_listed(vertices, quotes[row])
+            points[row], gaps[row], chosen = found.point, found.gap, tuple(sorted(found.chosen))
+            if chosen not in learned:
+                learned.add(chosen)
+                fresh.append(chosen)
+        n_todo = len(todo)
+        if n_todo < 64 or not are_faces_few:
+            continue
+        for chosen in fresh:
+            todo = _try_face(vertices, list(chosen), quotes, todo, points=points, gaps=gaps)
+        are_faces_few = n_todo - len(todo) > 4 * len(fresh)
+    return Nearest(points, gaps)
+
+
+def tolerance(vertices: Floats) -> float:
+    """Return the gap at which the search ends: rounding of a scalar product over these vertices."""
+    return TOLERANCE * max(1.0, float(np.abs(vertices).max(initial=0.0)) ** 2 * vertices.shape[1] / 8)
+
+
+def _try_face(
+    vertices: Floats, chosen: list[int], quotes: Floats, todo: npt.NDArray[np.intp], *, points: Floats, gaps: Floats
+) -> npt.NDArray[np.intp]:
+    """Project the rows on one face and keep those for which that is the answer; return the rows still to do."""
+    if not len(todo):
+        return todo
+    origin, directions = vertices[chosen[0]], vertices[chosen[1:]] - vertices[chosen[0]]
+    away = quotes[todo] - origin
+    shares = away @ np.linalg.pinv(directions) if len(directions) else np.zeros((len(todo), 0))
+    inside = (shares >= 0).all(axis=1) & (shares.sum(axis=1) <= 1)
+    rows = todo[inside]
+    near = origin + shares[inside] @ directions
+    slopes = near - quotes[rows]
+    gap = (slopes * near).sum(axis=1) - (slopes @ vertices.T).min(axis=1)
+    good = gap <= tolerance(vertices)
+    points[rows[good]], gaps[rows[good]] = near[good], gap[good]
+    left = np.ones(len(todo), bool)
+    left[np.flatnonzero(inside)[good]] = False
+    return todo[left]
+
+
+class Chosen(NamedTuple):
+    """A nearest point: the indices of the vertices it is made of, their weights, the point, the gap."""
+
+    chosen: tuple[int, ...]
+    weights: Floats
+    point: Floats
+    gap: float
+
+
+def nearest_listed(vertices: Floats, quote: Floats) -> Chosen:
+    """Return the point of conv(vertices) nearest to one quote, in numpy, with the weights of its vertices."""
+    _Engine.n_solved += 1
+    moved = vertices - quote
+    chosen = [int(np.argmin((moved * moved).sum(axis=1)))]
+    weights = np.ones(1)
+    limit = tolerance(vertices)
+    while True:
+        active = moved[chosen]
+        x = weights @ active
+        scores = moved @ x
+        best = int(np.argmin(scores))
+        gap = float(x @ x - scores[best])
+        if gap <= limit or best in chosen or len(chosen) > vertices.shape[1] + 1:
+            break
+        kept, weights = _affine_descent(moved[[*chosen, best]], np.append(weights, 0.0))
+        chosen = [number for number, stays in zip([*chosen, best], kept, strict=True) if stays]
+    return Chosen(tuple(chosen), weights, weights @ vertices[chosen], gap)
+
+
+def nearest_by_oracle(
+    quote: Floats,
+    lowest: Callable[[Floats], Floats],
+    *,
+    gap: float = 1e-12,
+    max_steps: int = 2_000,
+    start: Floats | None = None,
+) -> Hull:
+    """Return the point nearest to `quote` in a hull known only through its oracle.
+
+    `lowest(slopes)` returns a vertex with the least `slopes . v`. The search ends at the relative gap `gap`, or where the
+    oracle has nothing new to say; the caller reads the bound off the gap, not off the end of the search.
+    """
+    vertices = (lowest(-quote) if start is None else start)[None, :].astype(float)
+    weights = np.ones(1)
+    left = np.inf
+    for step in range(max_steps):
+        point = weights @ vertices
+        slopes = point - quote
+        vertex = lowest(slopes)
+        left = float(slopes @ (point - vertex))
+        if left <= gap * max(1.0, float(slopes @ slopes)) or (vertices == vertex).all(axis=1).any():
+            return Hull(point, max(left, 0.0), vertices, weights, step)
+        grown = np.vstack([vertices, vertex])
+        kept, weights = _affine_descent(grown - quote, np.append(weights, 0.0))
+        vertices = grown[kept]
+    return Hull(weights @ vertices, left, vertices, weights, max_steps)
+
+
+def _affine_descent(moved: Floats, weights: Floats) -> tuple[npt.NDArray[np.bool_], Floats]:
+    """Go to the point nearest to the origin among the affine combinations, dropping vertices that would weigh less than 0.
+
+    Returns which of the vertices are kept, and their weights.
+    """
+    kept = np.arange(len(moved))
+    gram = moved @ moved.T + 1.0
+    while True:
+        try:
+            target = np.linalg.solve(gram[np.ix_(kept, kept)], np.ones(len(kept)))
+        except np.linalg.LinAlgError:
+            target = np.linalg.lstsq(gram[np.ix_(kept, kept)], np.ones(len(kept)), rcond=None)[0]
+        target = target / target.sum()
+        if target.min() > _EPSILON:
+            break
+        low = (target <= _EPSILON) & (weights > target)
+        step = min(1.0, float((weights[low] / (weights[low] - target[low])).min(initial=1.0)))
+        weights = weights + step * (target - weights)
+        stays = weights > _EPSILON
+        stays[int(np.argmin(weights))] = False
+        kept, weights = kept[stays], weights[stays]
+        weights = weights / weights.sum()
+    mask = np.zeros(len(moved), bool)
+    mask[kept] = True
+    return mask, target
