@@ -60,7 +60,7 @@ def wilson(n_hits: int, n: int, *, level: float = 0.95) -> Estimate | None:
     z, p = _z(level), n_hits / n
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     radius = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return Estimate(p, max(0.0, centre - radius), min(1.0, centre + radius), n)
+    return Estimate(p, max(0.0, min(p, centre - radius)), min(1.0, max(p, centre + radius)), n)
 
 
 def mean(values: Sequence[float], *, level: float = 0.95) -> Estimate | None:

@@ -14,8 +14,7 @@ import streamlit as st
 from analysis.evaluation.agreement import agreements
 from analysis.model import Trace
 from analysis.orchestration.timing import Timing, timing
-from analysis.workspace import Snapshot, Workspace
-from analysis.workspace.listing import count, page
+from analysis.workspace import Snapshot, Workspace, listing, standing
 from dashboard import swimlane
 
 
@@ -48,13 +47,13 @@ def frame(version: Version, query: str, parameters: dict[str, Any] | None = None
 @st.cache_data(max_entries=64, show_spinner=False)
 def traces_page(version: Version, filter: str, order: str, descending: bool, limit: int | None, offset: int) -> pd.DataFrame:
     """Return one page of the list of traces."""
-    return page(snapshot(version), filter, order=order, descending=descending, limit=limit, offset=offset).to_pandas()
+    return listing.page(snapshot(version), filter, order=order, descending=descending, limit=limit, offset=offset).to_pandas()
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def n_traces(version: Version, filter: str = "") -> int:
     """Return how many traces fit a filter."""
-    return count(snapshot(version), filter)
+    return listing.count(snapshot(version), filter)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
@@ -74,6 +73,30 @@ def lanes(version: Version, trace_id: str) -> bytes:
     """Return the drawing of one trace's lanes."""
     timed = times(version, trace_id)
     return swimlane.payload(swimlane.rows(trace(version, trace_id), critical=timed.critical_path, drag_s=timed.drag_s))
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def metric_names(version: Version) -> list[str]:
+    """Return the names of the metrics that some trace has."""
+    return listing.metric_names(snapshot(version))
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def findings(version: Version) -> pd.DataFrame:
+    """Return the kinds of finding, what is worth looking at first on top."""
+    return standing.ranked_findings(snapshot(version)).to_pandas()
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def quality_points(version: Version) -> pd.DataFrame:
+    """Return where traces stand on the two axes of quality."""
+    return standing.quality_points(snapshot(version)).to_pandas()
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def n_not_analysed(version: Version) -> int:
+    """Return how many traces wait to be analysed."""
+    return standing.n_not_analysed(snapshot(version))
 
 
 def rows(version: Version, table: str, trace_id: str) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import sys
 import typer
 
 from analysis import __version__
-from analysis.cli import analysing, browse, doctor, importing, serve
+from analysis.cli import analysing, browse, doctor, importing, residual, serve
 from analysis.errors import CounterpointError
 
 app = typer.Typer(
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (serve, importing, analysing, browse, doctor):
+for module in (serve, importing, analysing, browse, doctor, residual):
     module.register(app)
 
 

@@ -144,3 +144,21 @@ def points(body: Body) -> Floats:
         case _:
             literal = ((np.arange(2**d)[:, None] >> np.arange(d)) & 1).astype(float)[body.kind == "at_least_one" :]
     return np.where(body.flipped, 1 - literal, literal)
+
+
+def subset_squares(body: Body, quote: Floats, members: npt.NDArray[np.bool_]) -> Floats:
+    """Return the squared distance of some quotes alone (rows of `members`, (S, d)), the others free; weights are 1."""
+    literal = np.where(body.flipped, 1 - quote, quote)
+    is_whole = members.all(axis=1)
+    ones = np.ones(len(literal))
+    if body.kind == "equal":
+        n = np.maximum(members.sum(axis=1), 1)
+        return np.asarray((members @ literal**2) - (members @ literal) ** 2 / n)
+    if body.kind in ("box", "at_least_one"):
+        weaker = np.zeros(len(members))
+    else:  # who does not speak may take 0: at most one of the rest
+        rows = np.where(members, literal, 0.0)
+        near = project(Body("at_most_one", np.zeros(len(literal), bool)), rows, ones)
+        weaker = ((near - rows) ** 2).sum(axis=1)
+    whole = float(((project(body, quote[None, :], ones) - quote) ** 2).sum())
+    return np.where(is_whole, whole, weaker)

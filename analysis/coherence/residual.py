@@ -7,12 +7,14 @@ computed is None, with the cause in `reasons`; nothing is ever taken as 0 or 0.5
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from analysis.coherence import variants
 from analysis.coherence.cliques import Clique, Projections, Quote, check_satisfiable, tie
@@ -25,6 +27,7 @@ MAX_RELATIONS = 200  # of which a minimal violated subset is looked for
 MAX_COUNT = 2**53
 NO_CLAIMS = "no claims: there is nothing to be coherent or not"
 Value = TypeVar("Value")
+Floats = npt.NDArray[np.float64]
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -52,8 +55,8 @@ class Residual(msgspec.Struct, frozen=True, kw_only=True):
     local: dict[str, float] | None = None
     composed: float | None = None
     coupling_bits: float | None = None
-    projection: dict[str, float] | None = None
-    stakes: dict[str, float] | None = None
+    projection: dict[str, float | None] | None = None
+    stakes: dict[str, float | None] | None = None
     violated: tuple[Violation, ...] | None = None
     energy: dict[str, float] | None = None
     n_claims: int = 0
@@ -167,27 +170,25 @@ def energy(state: Measured) -> dict[str, float]:
     return total
 
 
-def by_proposition(state: Measured, values: Sequence[Sequence[float]]) -> dict[str, float]:
-    """Return a value for each quote, keyed by proposition, or `component:proposition` where several quote it."""
-    names = [quote.proposition for quote in state.quotes]
+def by_proposition(state: Measured, values: Sequence[Floats]) -> dict[str, float | None]:
+    """Return a value for each quote, keyed by proposition, or `component:proposition` where several quote it.
+
+    None stands for b if a where a became impossible.
+    """
+    times = Counter(quote.proposition for quote in state.quotes)
     of = {
-        (quote.component, quote.proposition): float(value)
+        (quote.component, quote.proposition): None if math.isnan(value) else float(value)
         for clique, row in zip(state.cliques, values, strict=True)
         for quote, value in zip(clique.quotes, row, strict=True)
     }
-    several = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-    return {f"{c}:{p}" if p in several else p: of[c, p] for c, p, *_ in state.quotes}
-
-
-def largest_residual(clique: Clique) -> float | str:
-    """Return the largest distance any quotes in [0, 1] can have, or why it is not known.
-
-    Distance is convex, so it is attained at a corner of the box; of equal quotes only how many are 1 matters.
-    """
-    return _largest(clique)
+    return {f"{c}:{p}" if times[p] > 1 else p: of[c, p] for c, p, *_ in state.quotes}
 
 
 def _largest(clique: Clique) -> float | str:
+    """Return the largest distance any quotes in [0, 1] can have, or why it is not known.
+
+    Distance is convex, so it is attained at a corner of the box; of quotes of one proposition only how many are 1 matters.
+    """
     if not clique.is_plain:
         return "conditional quotes: the largest residual is not at a corner of the box"
     places = clique.places()
@@ -201,7 +202,7 @@ def _largest(clique: Clique) -> float | str:
     return float(clique.project(rows).upper.max())
 
 
-def _sum_of_squares(key: str, parts: Any, reasons: dict[str, str]) -> float | None:
+def _sum_of_squares(key: str, parts: Iterable[float | str], reasons: dict[str, str]) -> float | None:
     total = 0.0
     for part in parts:
         if isinstance(part, str):
@@ -264,7 +265,7 @@ def _n_worlds(state: Measured, reasons: dict[str, str]) -> int | None:
     return n
 
 
-def _stakes(state: Measured, reasons: dict[str, str]) -> dict[str, float] | None:
+def _stakes(state: Measured, reasons: dict[str, str]) -> dict[str, float | None] | None:
     """Return the bets of total length 1 whose gain is at least ε* in every world: the pulls over ε*."""
     if state.upper <= POSITIVE:
         reasons["stakes"] = "coherent: no bets win in every world"
@@ -320,7 +321,3 @@ def _disagreements(clique: Clique) -> list[Violation]:
         if max(q.p for q in quotes) - min(q.p for q in quotes) > POSITIVE
     ]
 
-
-def weights_of(clique: Clique, weights: Mapping[tuple[str, str], float]) -> list[float]:
-    """Return the weight of each quote, 1 where none is given for its (component, proposition)."""
-    return [weights.get((quote.component, quote.proposition), 1.0) for quote in clique.quotes]

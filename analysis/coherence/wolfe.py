@@ -44,28 +44,46 @@ class _Engine:
     n_solved = 0
 
 
-def nearest_rows(vertices: Floats, quotes: Floats, *, is_chained: bool = False) -> Nearest:
-    """Return the points of conv(vertices) nearest to each row of `quotes`.
+def nearest_rows(vertices: Floats, quotes: Floats) -> Nearest:
+    """Return the points of conv(vertices) nearest to each row of `quotes`; vertices are (m, d), quotes (B, d)."""
+    if _is_compiled_due(len(quotes), vertices.shape[1]):
+        return nearest_rows_compiled(vertices, quotes)
+    return nearest_rows_numpy(vertices, quotes)
 
-    `vertices` are (m, d), `quotes` (B, d); `is_chained` says that neighbouring rows differ little.
+
+def subset_squares(vertices: Floats, quote: Floats, members: npt.NDArray[np.bool_]) -> Floats:
+    """Return the squared distance of some coordinates of a quote to the vertices seen on them, for each row of `members`.
+
+    `members` are (S, d); neighbouring rows should differ little.
     """
-    if _Engine.n_solved + min(len(quotes), ENOUGH // 8) <= ENOUGH:
-        return nearest_rows_numpy(vertices, quotes)
-    return nearest_rows_compiled(vertices, quotes, is_chained=is_chained)
+    squares = np.zeros(len(members))
+    if _is_compiled_due(len(members), vertices.shape[1]):
+        from analysis.coherence import kernels
+
+        kernels.subset_distances(np.ascontiguousarray(vertices.T), quote, tolerance(vertices), members, squares)
+        return squares
+    for number, mask in enumerate(members):
+        if mask.any():
+            found = nearest_listed(vertices[:, mask], quote[mask])
+            squares[number] = ((found.point - quote[mask]) ** 2).sum()
+    return squares
 
 
-def is_compiled_due(n_rows: int) -> bool:
-    """Return whether so many more rows are work for the compiled kernels."""
-    return _Engine.n_solved + n_rows > ENOUGH
+def _is_compiled_due(n_rows: int, n_coordinates: int) -> bool:
+    """Whether so many rows are work for the compiled kernels; of few coordinates, numpy learns the faces quickly."""
+    expected = n_rows if n_coordinates > 6 else min(n_rows, ENOUGH // 8)
+    return _Engine.n_solved + expected > ENOUGH
 
 
-def nearest_rows_compiled(vertices: Floats, quotes: Floats, *, is_chained: bool = False) -> Nearest:
+def nearest_rows_compiled(vertices: Floats, quotes: Floats) -> Nearest:
     """Do `nearest_rows` in the compiled kernels, which are loaded at the first call (compiled once a machine)."""
     from analysis.coherence import kernels
 
     _Engine.n_solved = ENOUGH + 1
     transposed, rows = np.ascontiguousarray(vertices.T, dtype=float), np.ascontiguousarray(quotes, dtype=float)
     points, gaps = np.empty_like(rows), np.empty(len(rows))
+    # Where neighbours differ in few coordinates, as coalitions do, each search starts from the end of the one before.
+    is_chained = len(rows) > 1 and np.count_nonzero(rows[1:] != rows[:-1]) < rows.size / 3
     if len(rows) >= _PARALLEL_FROM and not is_chained:
         kernels.project_rows_parallel(transposed, rows, tolerance(vertices), points, gaps, 64)
     else:

@@ -10,6 +10,7 @@ import re
 from analysis.model import Candidate
 from analysis.orchestration.cost import unanswered
 from analysis.orchestration.evidence import Evidence, Found, has_run_of, plain
+from analysis.orchestration.graph import in_one_go
 
 #: The share of a summary that stands verbatim in the result, and of the result in it, for the result to be a copy.
 COPIED_SHARE = 0.9
@@ -19,6 +20,8 @@ ECHOED_SHARE = 0.51
 MIN_COPIED = 12
 #: Roles that check others; matched in the component's name.
 CHECKERS = re.compile(r"verif|valid|review|critic|check|test|judge|audit|evaluat|qa\b", re.IGNORECASE)
+#: A leader that merges more than once without an answer goes on without it; that is no longer a matter of stopping.
+MAX_MERGES_WITHOUT = 1
 #: Final states that claim success.
 SUCCESS = frozenset({"solved", "success", "successful", "succeeded", "passed", "done", "complete", "completed", "finished", "ok"})
 _WORKING = frozenset({"spawn", "delegate", "aggregate"})
@@ -73,13 +76,20 @@ def _work(evidence: Evidence) -> str:
 
 
 def stopped_too_early(evidence: Evidence) -> Found:
-    """The run stops with delegations unanswered, and does not pass."""
+    """The run stops while delegations of its leaders' last go are unanswered, and does not pass."""
     stops = [n for n, event in enumerate(evidence.events) if event.kind == "stop"]
     if not stops:
         return "no stop event"
     if all(event.kind != "delegate" or not set(event.targets) - {event.agent_id} for event in evidence.events):
         return "no delegation names another agent"
-    waiting = [n for n in unanswered(evidence.timed) if n < stops[-1]]
+    last = {evidence.events[go[0]].agent_id: go for go in in_one_go(evidence.graph)}
+    merges = [n for n, event in enumerate(evidence.events) if event.kind == "aggregate"]
+    waiting = []
+    for n in unanswered(evidence.timed):
+        leader = evidence.events[n].agent_id
+        n_merged = sum([k > n and evidence.events[k].agent_id == leader for k in merges])
+        if n < stops[-1] and n in last.get(leader, ()) and n_merged <= MAX_MERGES_WITHOUT:
+            waiting.append(n)
     if not waiting or evidence.trace.outcome.passed:
         return []
     n_all = sum([event.kind == "delegate" for event in evidence.events])

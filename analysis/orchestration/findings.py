@@ -49,7 +49,8 @@ _KINDS: dict[str, _Kind] = {
         "A verdict, or a message of an agent whose role is to check, stands by more than half, as one stretch, in what it was "
         "to check, and its agent did no own work right before. Loss: its time.", endings.verifier_echo),
     "stopped too early": _Kind(
-        "The run stopped while delegations were unanswered, and is not known to have passed. Loss: the share of them.",
+        "The run stopped while delegations were unanswered that their leader had made in its last go and merged without once "
+        "at most, and it is not known to have passed. Loss: their share of all.",
         endings.stopped_too_early),
     "stopped too late": _Kind(
         "After the best tested result for the whole task, something that it caused was spawned, delegated or merged "

@@ -133,18 +133,21 @@ def event_graph(trace: Trace) -> EventGraph:
 def in_one_go(graph: EventGraph) -> Iterator[tuple[int, ...]]:
     """Yield the positions of the spawns and delegations that one agent made in one go.
 
-    A go ends where the agent does anything else, or where it decides after an event of somebody else that came in meanwhile.
+    A go ends where the agent does anything else, or where something that others did causes a decision and caused none of
+    the go before. How work that ran side by side interleaves makes no difference.
     """
     for places in graph.by_agent.values():
         go: list[int] = []
+        known: set[int] = set()
         for n in places:
-            event = graph.events[n]
-            is_new = go and any(cause > go[0] and graph.events[cause].agent_id != event.agent_id for cause in graph.causes[n])
-            if go and (is_new or event.kind not in ("spawn", "delegate")):
+            heard = {cause for cause in graph.causes[n] if graph.events[cause].agent_id != graph.events[n].agent_id}
+            is_decision = graph.events[n].kind in ("spawn", "delegate")
+            if go and (not is_decision or heard - known):
                 yield tuple(go)
-                go = []
-            if event.kind in ("spawn", "delegate"):
+                go, known = [], set()
+            if is_decision:
                 go.append(n)
+                known |= heard
         if go:
             yield tuple(go)
 

@@ -166,7 +166,7 @@ def _student(df: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return z + sum([term / df ** (n + 1) for n, term in enumerate(terms)])
+    return z + math.fsum([term / df ** (n + 1) for n, term in enumerate(terms)])
 
 
 def _difference(means: _Array, draws: _Array, seed: int) -> dict[str, Any]:

@@ -236,9 +236,10 @@ def _encoding(head: bytes) -> str:
         return "utf-8-sig"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    if head[:2] in (b"{\x00", b"[\x00"):
+    # One NUL may be padding; in UTF-16 the character after the bracket has one too.
+    if head[:2] in (b"{\x00", b"[\x00") and head[3:4] in (b"", b"\x00"):
         return "utf-16-le"
-    return "utf-16-be" if head[:2] in (b"\x00{", b"\x00[") else "utf-8"
+    return "utf-16-be" if head[:2] in (b"\x00{", b"\x00[") and head[2:3] in (b"", b"\x00") else "utf-8"
 
 
 def _with_shape(source: Source) -> Source | Problem:

@@ -1,6 +1,6 @@
 """The filter language of lists and pages: `format:whowhen passed:no events>20 -tag:seen "log in"`.
 
-A term is a word of the id or the task, `field:value[,value]`, or `field>number`; a minus negates it,
+A term is a word of the id or the task, `field:value[,value]`, `field>number` or `field>day`; a minus negates it,
 and a trace must satisfy all of them. It compiles to SQL over the traces table, values as parameters.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection
+from datetime import date
 from typing import Any, NamedTuple
 
 from analysis.errors import UnknownNameError
@@ -38,6 +39,7 @@ MANY_FIELDS: dict[str, Field] = {
     "annotator": Field("labels where lower(labels.annotator)", "who labelled it"),
     "category": Field("labels where lower(labels.category)", "category of a label"),
     "finding": Field("findings where lower(findings.name)", "anti-pattern found in it"),
+    "model": Field("agents where lower(agents.model)", "model of one of its agents"),
     "problem": Field("problems where lower(problems.code)", "code of a load problem"),
     "tag": Field("current_tags where lower(current_tags.tag)", "tag that a person set"),
 }
@@ -52,6 +54,19 @@ NUMBER_FIELDS: dict[str, Field] = {
     "score": Field("score", "score of the outcome, on its own scale"),
     "tokens": Field("coalesce(input_tokens + output_tokens, input_tokens, output_tokens)", "tokens in and out"),
     "seconds": Field("makespan_s", "seconds from first to last event"),
+}
+#: Fields whose words are looked for, with `:`, in texts of another table.
+WORD_FIELDS: dict[str, Field] = {
+    "prompt": Field("agents where contains(lower(system_prompt)", "words in the system prompt of one of its agents"),
+    "text": Field("texts where contains(lower(content)", "words in what the agents said"),
+}
+#: Fields compared with `>`, `<`, `>=`, `<=` or `=` to a day.
+DAY_FIELDS: dict[str, Field] = {
+    "date": Field(
+        """(select floor(min(coalesce(t_start_s, t_end_s)) / 86400) from events
+        where events.trace_id = traces.trace_id and traces.clock in ('unix', 'naive'))""",
+        "day on which it began, in UTC where the source states the zone",
+    ),
 }
 
 #: The tags that stand: the last decision on each (trace, tag) wins.
@@ -107,8 +122,10 @@ def _condition(field: str | None, operator: str | None, raw: str, name: str, met
     if operator == ":" and field in MANY_FIELDS:
         rows = f"select trace_id from {MANY_FIELDS[field].sql} in (select unnest(${name}))"
         return f"traces.trace_id in ({rows})", _values(raw)
-    if operator == ":" and field == "text":
-        return f"traces.trace_id in (select trace_id from texts where contains(lower(content), ${name}))", value
+    if operator == ":" and field in WORD_FIELDS:
+        return f"traces.trace_id in (select trace_id from {WORD_FIELDS[field].sql}, ${name}))", value
+    if operator != ":" and field in DAY_FIELDS:
+        return f"{DAY_FIELDS[field].sql} {operator} ${name}", _day(field, value)
     if operator != ":" and field in NUMBER_FIELDS:
         return f"{NUMBER_FIELDS[field].sql} {operator} ${name}", _number(field, value)
     raise _unknown(field, operator, metrics)
@@ -126,10 +143,19 @@ def _number(field: str, value: str) -> float:
         raise UnknownNameError("filter", f"`{field}` takes a number", got=value, hint=f"write {field}>3") from None
 
 
+def _day(field: str, value: str) -> float:
+    try:
+        return float((date.fromisoformat(value) - date(1970, 1, 1)).days)
+    except ValueError:
+        raise UnknownNameError("filter", f"`{field}` takes a day", got=value, hint=f"write {field}>=2026-03-01") from None
+
+
 def _unknown(field: str, operator: str | None, metrics: Collection[str]) -> UnknownNameError:
-    names = sorted({*TEXT_FIELDS, *MANY_FIELDS, *NUMBER_FIELDS, *metrics, "text"})
+    names = sorted({*TEXT_FIELDS, *MANY_FIELDS, *NUMBER_FIELDS, *WORD_FIELDS, *DAY_FIELDS, *metrics})
     if field in NUMBER_FIELDS or field in metrics:
         return UnknownNameError("filter", f"`{field}` is a number", got=f"{field}{operator}", hint=f"write {field}>3")
+    if field in DAY_FIELDS:
+        return UnknownNameError("filter", f"`{field}` is a day", got=f"{field}{operator}", hint=f"write {field}>=2026-03-01")
     if field in names:
         return UnknownNameError("filter", f"`{field}` is a text", got=f"{field}{operator}", hint=f"write {field}:value")
     near = difflib.get_close_matches(field, names, 1)

@@ -29,7 +29,7 @@ def page(
     ----------
     snapshot : the version to read
     filter : in the filter language (`filters.where`)
-    order : a summary column; ties are broken by trace_id
+    order : a summary column, q_work, q_orchestration or n_findings; ties are broken by trace_id
     limit, offset : the part of the list that is wanted
 
     Raises
@@ -37,18 +37,27 @@ def page(
     UnknownNameError
         If the filter or the order names what is not there.
     """
-    columns = ["trace_id", "world", "outcome", *SUMMARY]
+    stored = ["trace_id", "world", "outcome", *SUMMARY]
+    columns = [*stored, "q_work", "q_orchestration", "n_findings"]
     if order not in columns:
         raise UnknownNameError("order", "unknown column", got=order, expected=", ".join(columns))
     condition, parameters = where(filter, metrics=metric_names(snapshot))
     return snapshot.sql(
-        f"""select {", ".join(columns)},
+        f"""with worked as (
+            select trace_id, max(value) filter (name = 'q_work') as q_work,
+                max(value) filter (name = 'q_orchestration') as q_orchestration
+            from metrics where name in ('q_work', 'q_orchestration') group by trace_id
+        ), found as (select trace_id, count(*) as n_findings from findings group by trace_id)
+        select {", ".join(stored)}, q_work, q_orchestration,
+            case when keys_quality.key is not null then coalesce(found.n_findings, 0) end as n_findings,
             coalesce((select string_agg(distinct annotator, ', ' order by annotator)
                 from labels where labels.trace_id = traces.trace_id), '') as annotators,
             coalesce((select string_agg(tag, ', ' order by tag)
                 from current_tags where current_tags.trace_id = traces.trace_id), '') as tags
-        from traces where {condition}
-        order by {order} {"desc" if descending else "asc"} nulls last, trace_id limit {limit or 1 << 40} offset {offset}""",
+        from traces left join worked using (trace_id) left join found using (trace_id)
+            left join keys_quality using (trace_id) where {condition}
+        order by {order} {"desc" if descending else "asc"} nulls last, traces.trace_id
+        limit {limit or 1 << 40} offset {offset}""",
         parameters,
     )
 

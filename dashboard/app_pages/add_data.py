@@ -21,7 +21,7 @@ with path_column, st.form("add_data.path", border=True):
     if st.form_submit_button("Import", type="primary", icon=":material/play_arrow:"):
         if Path(path).expanduser().exists() and path:
             target = str(Path(path).expanduser().absolute())
-            selection.put(job=jobs.start(location, f"Import {target}", ["import", target]))
+            selection.put(job=jobs.start(location, f"Import {target}", ["import", target, "--analyze"]))
         else:
             st.error(safe.markdown(f"{path or 'no path'}: no such file or folder - check the path"))
 with upload_column, st.form("add_data.upload", border=True, clear_on_submit=True):
@@ -38,7 +38,9 @@ with upload_column, st.form("add_data.upload", border=True, clear_on_submit=True
                 target_file = inbox / f"{n}-{target_file.name}"
             target_file.write_bytes(upload.getvalue())
         selection.put(
-            job=jobs.start(location, f"Import {len(uploads)} uploaded files", ["import", str(inbox)], job_id=folder.name)
+            job=jobs.start(
+                location, f"Import {len(uploads)} uploaded files", ["import", str(inbox), "--analyze"], job_id=folder.name
+            )
         )
 
 
@@ -74,7 +76,13 @@ def draw_job(job_id: str) -> None:
     st.subheader(safe.markdown(job.title))
     if job.state != "running":
         if job.state == "done" and job.result is not None:
-            draw_report(job.result)
+            for stage in job.result.get("stages", []):
+                text = f"Analysed ({stage['stage']}): {stage['n_done']:,} traces worked on, {stage['n_kept']:,} up to date."
+                st.success(safe.markdown(text), icon=":material/check:")
+            if "files" in job.result:
+                draw_report(job.result)
+            else:
+                selection.link("overview", "See what stands out")
         elif job.state == "cancelled":
             st.warning("Cancelled. Nothing of it was added; import again to start over.", icon=":material/cancel:")
         else:
@@ -101,7 +109,7 @@ elif not loading.n_traces(version):
     st.info("The workspace is empty. Give a folder of traces above, or look at the samples first.", icon=":material/info:")
     samples = data_folder() / "samples"
     if samples.is_dir() and st.button("Import the samples", icon=":material/science:"):
-        selection.put(job=jobs.start(location, "Import the samples", ["import", str(samples)]))
+        selection.put(job=jobs.start(location, "Import the samples", ["import", str(samples), "--analyze"]))
         st.rerun()
 if earlier := [job for job in jobs.all_jobs(location) if job.job_id != job_id][:5]:
     st.subheader("Earlier imports")

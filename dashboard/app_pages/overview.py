@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from dashboard import loading, safe, selection, tables
-from dashboard.figures.overview import kinds_by_format
+from dashboard import jobs, loading, safe, selection, tables
+from dashboard.figures.overview import BAD, GOOD, kinds_by_format, quality_map
 
 version = loading.version()
 totals = loading.frame(
@@ -25,27 +25,49 @@ with st.container(horizontal=True):
     st.metric("Failed", judged, border=True, help="Of the traces that have an outcome")
     st.metric("Labelled", f"{totals['n_labelled']:,}", border=True)
 
-look, shape = st.columns([3, 2], gap="medium")
+if n_waiting := loading.n_not_analysed(version):
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.info(f"{n_waiting:,} traces are not analysed yet: they have no metrics and no findings.", icon=":material/pending:")
+        if st.button("Analyse now", type="primary", icon=":material/play_arrow:", key="overview.analyse"):
+            selection.go("add_data", job=jobs.start(version.location, "Analyse", ["analyze"]))
+
+look, where = st.columns(2, gap="medium")
 with look:
     st.subheader("Where to look first")
+    findings = loading.findings(version)
+    for row in findings.head(6).itertuples():
+        lost = f", {row.lost_share:.0%} lost" if pd.notna(row.lost_share) else ""
+        text = f"{row.n_traces:,} × {row.name}, {row.n_unrecovered:,} not recovered{lost}"
+        selection.link("traces", text, filter=f'finding:"{row.name}"')
     groups = {
         "passed:no annotator:whowhen,agentrx": "failed, and somebody says who and when",
         "passed:no": "failed",
         "errors>0": "hold an event that ended in an error",
         "problem:label-misfit,label-one-based": "have a label that misses its event",
         "problem:orphan,duplicate-event,unknown-agent,opaque-event": "hold events that were repaired or not understood",
-        "problem:out-of-range,sentinel": "hold placeholder or out-of-range numbers",
         "passed:unknown": "have no outcome",
     }
-    counts = {text: loading.n_traces(version, text) for text in groups}
-    for text, meaning in groups.items():
-        if counts[text]:
-            selection.link("traces", f"{counts[text]:,} traces {meaning}", filter=text)
+    if {"q_work", "q_orchestration"} <= set(loading.metric_names(version)):
+        groups = {f"q_work>={GOOD} q_orchestration<{BAD}": "did good work under bad orchestration"} | groups
+    for filter, meaning in groups.items():
+        if n := loading.n_traces(version, filter):
+            selection.link("traces", f"{n:,} traces {meaning}", filter=filter)
     for sentence in loading.annotator_agreements(version):
         st.caption(f"Annotators {safe.markdown(sentence)}.")
-    n_problems = loading.frame(version, "select count(*) as n from problems where trace_id = '' and severity = 'lost'")["n"][0]
-    if n_problems:
-        st.caption(f"{n_problems:,} files or records did not come in; the table below the formats names them.")
+with where:
+    points = loading.quality_points(version)
+    clicked = st.plotly_chart(quality_map(points), key="overview.map", on_select="rerun", selection_mode="points")
+    if picked := [point["customdata"][0] for point in clicked["selection"]["points"] if point.get("customdata")]:
+        selection.go("trace", trace=str(picked[0]))
+
+if len(findings):
+    st.subheader("Findings")
+    headings = {"name": "Finding", "n_traces": "Traces", "n_findings": "Findings", "n_unrecovered": "Not recovered",
+                "lost_share": "Lost share", "rank": "Rank", "example": "For example"}  # fmt: skip
+    chosen = tables.show(findings, key="findings", columns=headings, select="single-row")
+    st.caption("Rank: traces × lost share × share not recovered. A finding says what happened, not that it made the run fail.")
+    if chosen:
+        selection.go("traces", filter=f'finding:"{findings["name"].iloc[chosen[0]]}"')
 
 by_format = loading.frame(
     version,
@@ -56,19 +78,18 @@ by_format = loading.frame(
     count(*) filter (makespan_s is not null) as n_timed, count(*) filter (input_tokens is not null) as n_with_tokens
     from traces group by format, world order by n_traces desc, format""",
 )
-with shape:
-    kinds = loading.frame(
-        version,
-        """select format, coalesce(kind, 'opaque') as kind, count(*) as n_events from events
-        join traces using (trace_id) group by all order by format, kind""",
-    )
-    st.plotly_chart(kinds_by_format(kinds), key="overview.kinds", config={"displayModeBar": False})
+kinds = loading.frame(
+    version,
+    """select format, coalesce(kind, 'opaque') as kind, count(*) as n_events from events
+    join traces using (trace_id) group by all order by format, kind""",
+)
+st.plotly_chart(kinds_by_format(kinds), key="overview.kinds", config={"displayModeBar": False})
 
 st.subheader("What came in")
 headings = {
     "format": "Format", "world": "World", "n_traces": "Traces", "n_agents": "Agents", "n_events": "Events",
     "explicit_share": "Explicit share", "n_passed": "Passed", "n_failed": "Failed", "n_claims": "Claims",
-    "n_labelled": "Labelled", "n_timed": "With a clock",    "n_with_tokens": "With tokens",
+    "n_labelled": "Labelled", "n_timed": "With a clock", "n_with_tokens": "With tokens",
 }  # fmt: skip
 tables.show(by_format, key="formats", columns=headings)
 st.caption(

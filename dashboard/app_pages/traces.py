@@ -11,7 +11,8 @@ PER_PAGE = 100
 version = loading.version()
 COLUMNS = {
     "trace_id": "Trace", "format": "Format", "task_text": "Task", "condition": "Condition", "passed": "Passed",
-    "score": "Score", "n_agents": "Agents", "n_events": "Events", "n_errors": "Errors", "explicit_share": "Explicit share",
+    "q_work": "q_work", "q_orchestration": "q_orchestration", "n_findings": "Findings", "score": "Score",
+    "n_agents": "Agents", "n_events": "Events", "n_errors": "Errors", "explicit_share": "Explicit share",
     "n_claims": "Claims", "makespan_s": "Makespan (s)", "input_tokens": "Tokens in", "output_tokens": "Tokens out",
     "annotators": "Labelled by", "tags": "Tags",
 }  # fmt: skip
@@ -20,9 +21,13 @@ ORDERS = {
     "n_events": "Most events",
     "n_agents": "Most agents",
     "n_errors": "Most errors",
+    "n_findings": "Most findings",
+    "q_work": "Lowest q_work",
+    "q_orchestration": "Lowest q_orchestration",
     "score": "Best score",
     "makespan_s": "Longest",
 }
+ASCENDING = {"trace_id", "q_work", "q_orchestration"}
 
 search, ordering = st.columns([6, 1], vertical_alignment="bottom")
 filter = search.text_input(
@@ -36,6 +41,7 @@ with ordering:
     order = selection.choose("order", "Order by", ORDERS)
 with st.popover("What a filter can say", icon=":material/help:"):
     fields = [f"`{name}:` {f.meaning}" for name, f in {**TEXT_FIELDS, **MANY_FIELDS}.items()]
+    fields += [f"`{name}<` a metric" for name in loading.metric_names(version)]
     fields += ["`text:` words in what the agents said", *(f"`{name}>` {f.meaning}" for name, f in NUMBER_FIELDS.items())]
     st.markdown("A word is looked for in ids and tasks; `-` in front negates; `a,b` means a or b.\n\n" + " · ".join(fields))
 
@@ -52,13 +58,13 @@ if not n_found:
     st.stop()
 n_pages = -(-n_found // PER_PAGE)
 number = st.pagination(n_pages, key="page", bind="query-params") if n_pages > 1 else 1
-rows = loading.traces_page(version, filter or "", order, order != "trace_id", PER_PAGE, (number - 1) * PER_PAGE)
+rows = loading.traces_page(version, filter or "", order, order not in ASCENDING, PER_PAGE, (number - 1) * PER_PAGE)
 st.caption(f"{n_found:,} of {n_all:,} traces · select a row to open or tag it")
 picked = tables.show(
     rows,
     key="traces",
     columns=COLUMNS,
-    all_rows=lambda: loading.traces_page(version, filter or "", order, order != "trace_id", None, 0),
+    all_rows=lambda: loading.traces_page(version, filter or "", order, order not in ASCENDING, None, 0),
     select="multi-row",
     height=min(38 + 35 * len(rows), 640),
 )

@@ -270,7 +270,7 @@ def test_list_json_has_a_row_a_trace(filled: Run) -> None:
     assert (ran.code, ran.err) == (0, "")
     rows = {row["trace_id"]: row for row in ran.json}
     assert list(rows) == sorted([RUN.trace_id, OTHER.trace_id, STRANGE.trace_id])
-    assert rows["counterpoint:run-1"] == {
+    expected = {
         "trace_id": "counterpoint:run-1", "format": "counterpoint", "world": "live", "n_agents": 2, "n_events": 3,
         "explicit_share": 2 / 3, "n_claims": 1, "task_id": "t1", "condition": "fast", "outcome": {"passed": False}, "tags": "",
         "labels": [
@@ -278,6 +278,7 @@ def test_list_json_has_a_row_a_trace(filled: Run) -> None:
             {"annotator": "you", "name": "mistake", "agent_id": "W", "basis": "explicit"},
         ],
     }  # fmt: skip
+    assert {name: rows["counterpoint:run-1"][name] for name in expected} == expected
     assert (rows["x:run-2"]["explicit_share"], rows["x:run-2"]["outcome"], rows["x:run-2"]["labels"]) == (
         None,
         {"score": 0.25},

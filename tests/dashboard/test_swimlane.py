@@ -107,9 +107,7 @@ def test_a_run_begins_with_its_first_start_or_where_none_is_stated_with_its_firs
 def test_a_trace_without_events_has_the_lanes_of_its_agents_only() -> None:
     drawn = swimlane.rows(trace_of(agents=(agent("a"),)))
     assert drawn["lanes"]["name"] == ["a"]
-    assert {name: drawn[name] for name in ("kind", "lane", "start", "end", "ties", "notes")} == dict.fromkeys(
-        ("kind", "lane", "start", "end", "ties", "notes"), []
-    )
+    assert [drawn[name] for name in ("kind", "lane", "start", "end", "ties", "notes")] == [[], [], [], [], [], []]
 
 
 def test_lanes_stand_below_their_parent_in_the_order_in_which_they_enter() -> None:

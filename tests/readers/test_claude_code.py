@@ -409,12 +409,12 @@ def test_trap_2_one_message_id_under_two_request_ids_is_two_calls(tmp_path: Path
     assert tokens(one(tmp_path, *lines).trace) == (2, 3)
 
 
-def test_traps_3_to_6_lines_that_a_sub_agent_repeats_from_its_parent_count_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("agent_file", ["s1/subagents/agent-x1.jsonl", "agent-x1.jsonl"])
+def test_traps_3_to_6_lines_that_a_sub_agent_repeats_from_its_parent_count_once(tmp_path: Path, agent_file: str) -> None:
     parent = [user("u1", None, "go", at=0), said("a1", "u1", text("on it"), task("t1", "p"), id="m1", tokens=(10, 5), at=1)]
     copies = [sub("x1", parent[0]), sub("x1", parent[1] | {"uuid": "new"})]
     own = [sub("x1", user("b1", "new", "p", at=2)), sub("x1", said("b2", "b1", text("ok"), id="m2", tokens=(1, 2), at=3))]
-    files = {"s1.jsonl": parent, "s1/subagents/agent-x1.jsonl": [*copies, *own]}
-    trace, problems = assembled(read_files(tmp_path, files))
+    trace, problems = assembled(read_files(tmp_path, {"s1.jsonl": parent, agent_file: [*copies, *own]}))
     assert tokens(trace) == (11, 7)
     assert [e.agent_id for e in acts(trace, "model_call")] == ["main", "x1"]
     assert event(trace, "b1").parents == ("a1.1",)
@@ -534,6 +534,24 @@ def test_trap_12_missing_lines_are_bridged_by_named_rules(tmp_path: Path) -> Non
     assert [(p.code, p.got, p.n) for p in problems] == [("orphan", "u1", 1)]
 
 
+def test_trap_12_lines_of_parallel_old_sub_agents_are_bridged_to_their_own(tmp_path: Path) -> None:
+    lines = [
+        said("a1", None, task("t1", "p"), task("t2", "q"), id="m", at=0),
+        side(user("b1", None, "p", at=1)),
+        side(said("b2", "b1", text("I look."), id="m1", at=2)),
+        side(user("c1", None, "q", at=3)),
+        side(said("b3", "gone", use("t3"), id="m1", at=4)),
+        side(said("c2", "c1", use("t4"), id="m2", at=5)),
+        side(user("b4", "gone", [result("t3")], at=6)),
+        side(user("c3", "gone", [result("t4")], at=7)),
+        side(user("c4", "gone", [text("and?")], at=8)),
+    ]
+    trace, problems = one(tmp_path, *lines)
+    owners = {e.event_id: e.agent_id for e in trace.events if e.agent_id in ("t1", "t2") and e.kind == "act"}
+    assert owners == {"b1": "t1", "b2": "t1", "b3": "t1", "b4": "t1"} | {f"c{n}": "t2" for n in (1, 2, 3, 4)} | {"c2.call": "t2"}
+    assert problems == []
+
+
 def test_trap_13_one_agent_id_in_two_sessions_is_two_agents(tmp_path: Path) -> None:
     files: dict[str, list[Any]] = {}
     for session in ("s1", "s2"):
@@ -567,6 +585,30 @@ def test_trap_14_without_an_id_in_the_result_equal_prompts_link(tmp_path: Path) 
     ]
     assert [a.component for a in trace.agents] == ["main", "Explore", "Explore", "Explore"]
     assert problems == []
+
+
+def test_trap_14_the_only_call_and_the_only_sub_agent_of_a_type_belong_together(tmp_path: Path) -> None:
+    files = {
+        "s1.jsonl": [said("a1", None, *[use(f"t{n}", "Task", subagent_type=role) for n, role in enumerate("abb")], id="m", at=0)],
+        "x.jsonl": [sub(f"x{n}", user(f"b{n}", None, "hi", at=1 + n), attributionAgent=role) for n, role in enumerate("abb")],
+    }
+    trace, problems = assembled(read_files(tmp_path, files))
+    assert {a.agent_id: a.parent_id for a in trace.agents} == {
+        **{"main": None, "x0": "main", "t1": "main", "t2": "main"},
+        **{"x1": None, "x2": None},  # two of a kind: nothing says which is which
+    }
+    assert [(p.code, p.got, p.n) for p in problems] == [("orphan", "sub-agent x1", 2)]
+
+
+def test_trap_14_a_sub_agent_tied_by_its_id_takes_no_other_call_of_the_same_prompt(tmp_path: Path) -> None:
+    trace = one(
+        tmp_path,
+        said("a1", None, task("t1", "p"), task("t2", "p"), id="m", at=0),
+        sub("x1", user("b1", None, "p", at=1)),
+        user("u1", "a1", [result("t2")], at=2, toolUseResult={"agentId": "x1"}),
+    ).trace
+    assert [(a.agent_id, a.extra.get("found_by")) for a in trace.agents] == [("main", None), ("t1", None), ("x1", "id-in-result")]
+    assert event(trace, "b1").parents == ("a1.1",)
 
 
 # --- spawn, delegate, communicate, aggregate, stop ---
@@ -710,6 +752,27 @@ def test_a_cut_sub_agent_ended_with_the_result_of_its_call(tmp_path: Path) -> No
         ("main", "[Request interrupted by user for tool use]", None),
     ]
     assert of_kind(trace, "aggregate") == []
+
+
+def test_what_was_said_is_heard_by_the_first_model_call_behind_it(tmp_path: Path) -> None:
+    trace = one(
+        tmp_path,
+        user("u1", None, "go", at=1),
+        user("u2", "u1", "and quickly", at=2),
+        said("a1", "u2", text("yes"), id="m1", at=3),
+        said("a2", "u2", text("yes, asked again"), id="m2", at=4),
+        said("a3", "a2", text("more"), id="m3", at=5),
+    ).trace
+    assert [event(trace, name).parents for name in ("a1", "a2", "a3")] == [("u1", "u2"), ("u2",), ("a2",)]
+
+
+def test_a_sub_agent_begins_behind_its_call_whatever_its_first_line_says_it_follows(tmp_path: Path) -> None:
+    files = {
+        "agent-x1.jsonl": [sub("x1", user("b1", "u1", "p"))],
+        "s1.jsonl": [user("u1", None, "go"), said("a1", "u1", task("t1", "p"), id="m")],
+    }
+    trace = assembled(read_files(tmp_path, files)).trace
+    assert event(trace, "b1").parents == ("a1",)
 
 
 # --- files and fragments ---

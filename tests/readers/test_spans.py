@@ -23,9 +23,7 @@ from analysis.readers import spans
 from analysis.readers.fragment import Fragment
 from analysis.readers.source import Source, open_source
 from analysis.readers.spans import envelopes
-
-sys.path.insert(0, str(Path(__file__).parent))
-from odd_spans import CASES, MS, T0, bare, chain, fan, request, span, text  # noqa: E402
+from tests.readers.odd_spans import CASES, MS, T0, bare, chain, fan, request, span, text
 
 TRACE = f"{0xABC:032x}"
 
@@ -204,6 +202,7 @@ def test_two_exports_of_one_run_give_one_graph_and_import_as_one_run(shared_trac
     hex_ids, console = (Loaded(folder / name) for name in ("otlp_hexids.json", "console_spans.jsonl"))
     assert (hex_ids.kinds, console.kinds) == (["otlp-json"], ["span-console"])
     assert graph(hex_ids.trace) == graph(console.trace)
+    assert hex_ids.trace.extra["resources"] == console.trace.extra["resources"]
     both = Loaded(folder / "otlp_hexids.json", folder / "console_spans.jsonl")
     assert content(both.trace) == content(hex_ids.trace)
     assert both.codes == {"duplicate-record": 9}
@@ -369,6 +368,21 @@ def test_what_is_no_span_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     assert len(found.trace.events) == 2
     assert found.codes == {"wrong-shape": 5, "mixed-format": 1}
     assert [problem.record for problem in found.problems[-2:]] == ["line 3", "line 4"]
+
+
+def test_the_same_spans_are_the_same_part_in_any_order(shared_traces: Path, tmp_path: Path) -> None:
+    value = smolagents(shared_traces)
+    (one,) = Loaded(written(tmp_path, value)).fragments.values()
+    value["resourceSpans"][0]["scopeSpans"][0]["spans"].reverse()
+    (other,) = Loaded(written(tmp_path, value)).fragments.values()
+    assert [(f.part, f.digest, f.data) for f in one] == [(f.part, f.digest, f.data) for f in other]
+
+
+def test_where_scopes_differ_each_event_names_its_own(tmp_path: Path) -> None:
+    rows = [{"trace_id": TRACE, "span_id": i, "name": "n", "scope": {"name": i, "version": "1"}} for i in ("a", "b")]
+    trace = Loaded(written(tmp_path, rows)).trace
+    assert trace.extra == {"scopes": ["a 1", "b 1"]}
+    assert [event.extra for event in trace.events] == [{"scope": "a 1"}, {"scope": "b 1"}]
 
 
 def test_a_file_without_spans_is_named(tmp_path: Path) -> None:
@@ -575,12 +589,28 @@ def test_an_explicit_handoff_moves_control_and_nothing_comes_back(tmp_path: Path
     assert of_kind(trace, "spawn") == [("triage", ("fixer",), "first-run")]
 
 
+def test_a_handoff_shown_by_a_call_and_by_the_graph_is_one(tmp_path: Path) -> None:
+    made = [
+        bare(1, None, "triage", b=20, **{"openinference.span.kind": "AGENT", "graph.node.id": "triage"}),
+        bare(2, 1, "handoff to fixer", a=15, b=15, **{"openinference.span.kind": "TOOL"}),
+        bare(3, None, "fixer", a=21, b=40,
+             **{"openinference.span.kind": "AGENT", "graph.node.id": "fixer", "graph.node.parent_id": "triage"}),
+    ]  # fmt: skip
+    trace = loaded(tmp_path, made).trace
+    assert [(e.agent_id, e.targets, e.basis, e.rule) for e in trace.events if e.kind == "delegate"] == [
+        ("triage", ("fixer",), "explicit", None)
+    ]
+    assert of_kind(trace, "communicate") == []
+
+
 def test_a_handoff_to_unknown_goes_to_who_runs_next(tmp_path: Path) -> None:
     to = {"traceloop.span.kind": "handoff", "gen_ai.handoff.to_agent": "unknown"}
     made = [run(1, None, "triage", 0, 20), bare(2, 1, "handoff", a=15, b=15, **to), run(3, None, "fixer", 21, 40)]
     found = loaded(tmp_path, made)
     assert of_kind(found.trace, "delegate") == [("triage", ("fixer",), "next-run")]
-    assert found.codes == {"no-target": 1}
+    assert found.codes == {}
+    alone = loaded(tmp_path, made[:2])
+    assert (of_kind(alone.trace, "delegate"), alone.codes) == ([("triage", (), "next-run")], {"no-target": 1})
 
 
 def test_an_explicit_graph_comes_before_the_place_in_the_tree(tmp_path: Path) -> None:
@@ -615,6 +645,31 @@ def test_a_tool_call_that_names_an_agent_delegates_to_it(tool: str, arguments: s
     trace = loaded(tmp_path, made).trace
     assert of_kind(trace, "delegate") == [("lead", ("fixer",), "tool-names-agent")]
     assert len(of_kind(trace, "communicate")) == (0 if tool.startswith("transfer") else 1)
+
+
+def test_an_agent_that_is_asked_but_never_seen_to_run_answers_by_the_tool(tmp_path: Path) -> None:
+    other = bare(3, None, "n", **CHAT, **{"gen_ai.agent.name": "expert"})
+    made = [other, run(1, None, "lead", 20, 50), call(2, 1, "ask_expert", 21, 30, **{"output.value": "no"}), chat(4, 1, 31, 40)]
+    trace = loaded(tmp_path, made).trace
+    tool, last = ids(2, 4)
+    (answer,) = [event for event in trace.events if event.kind == "communicate"]
+    assert (answer.event_id, answer.agent_id, answer.targets, answer.content) == (f"{tool}.result", "expert", ("lead",), "no")
+    assert answer.parents == (tool,)
+    assert by_id(trace)[last].parents == (ids(1)[0], f"{tool}.result")
+
+
+def test_work_of_an_agent_without_recorded_model_calls_follows_what_had_ended(tmp_path: Path) -> None:
+    spans_of = {"a": (1, 10), "b": (2, 12), "c": (13, 20), "d": (14, 20)}
+    made = [run(1, None, "solo", 0, 50), *(call(n, 1, name, a, b) for n, (name, (a, b)) in enumerate(spans_of.items(), 2))]
+    events = by_id(loaded(tmp_path, made).trace)
+    root, a, b, c, d = ids(1, 2, 3, 4, 5)
+    assert [events[e].parents for e in (a, b, c, d)] == [(root,), (root,), (root, a, b), (root, b)]
+
+
+def test_siblings_outside_any_agent_are_not_tied(tmp_path: Path) -> None:
+    root = bare(1, None, "pool", b=50, **{"openinference.span.kind": "CHAIN"})
+    events = by_id(loaded(tmp_path, [root, run(2, 1, "x", 1, 10), run(3, 1, "y", 11, 20)]).trace)
+    assert events[ids(3)[0]].parents == (ids(1)[0], f"{ids(3)[0]}.spawn")
 
 
 def test_a_tool_of_no_agent_is_own_work(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from analysis.errors import Problem, UnknownNameError
 from analysis.model import Agent, Claim, Event, Groups, Label, Outcome, Source, Task, Trace
 from analysis.workspace import SCHEMAS, Snapshot, Workspace, problem_table, trace_tables
-from analysis.workspace.filters import MANY_FIELDS, NUMBER_FIELDS, TEXT_FIELDS, where
+from analysis.workspace.filters import DAY_FIELDS, MANY_FIELDS, NUMBER_FIELDS, TEXT_FIELDS, WORD_FIELDS, where
 from analysis.workspace.listing import count, list_rows, page
 from tests.strategies import NASTY
 
@@ -21,7 +21,7 @@ A = Trace(
     world="recorded",
     source=Source(format="whowhen"),
     task=Task(task_id="Q1", text='Say "log in", then 50% off; é', domain="web"),
-    agents=(Agent(agent_id="1", component="WebSurfer"), Agent(agent_id="2", component="Coder")),
+    agents=(Agent(agent_id="1", component="WebSurfer", model="Big-1", system_prompt="You SURF."), Agent(agent_id="2", component="Coder")),
     events=(
         Event(event_id="e1", kind="delegate", content="Please LOG in", t_start_s=1.0, input_tokens=30, output_tokens=5),
         Event(event_id="e2", kind="act", error="no page", t_start_s=4.0, basis="derived", rule="r"),
@@ -37,10 +37,11 @@ B = Trace(
     source=Source(format="counterpoint"),
     task=Task(task_id="a,b", text="another task"),
     agents=(Agent(agent_id="1", component="lead"),),
-    events=(Event(event_id="e1", kind="stop", output_tokens=7),),
+    events=(Event(event_id="e1", kind="stop", output_tokens=7, t_start_s=1_772_495_999.0),),  # 2 March 2026, 23:59:59 UTC
     claims=(Claim(claim_id="c", component="lead", proposition="ok", p=0.5),),
     outcome=Outcome(passed=True, score=3.0),
     groups=Groups(trial="2"),
+    clock="unix",
 )
 C = Trace(trace_id="counterpoint:'; drop table traces; --", world="live", source=Source(format="counterpoint"))
 
@@ -79,8 +80,9 @@ CASES = {
     "annotator:me": "A", 'category:"wrong, plan"': "A", "category:wrong": "", "problem:orphan": "A", "problem:bad-json": "", "finding:none": "",
     "tag:seen": "A", "tag:odd": "", "agents>1": "A", "agents>=1": "AB", "agents<1": "C", "agents=0": "C", "events=1": "B",
     "claims>0": "B", "labels>0": "A", "errors>0": "A", "explicit<1": "A", "explicit>=0.5": "AB", "score>0.25": "B",
-    "score<=0.25": "A", "tokens>0": "AB", "tokens=35": "A", "tokens<10": "B", "seconds>=3": "A", "seconds<1e9": "A",
-    "text:log": "A", 'text:"please log"': "A", "text:drop": "", "hand": "A", "HAND": "A", "task": "B", '"another task"': "B",
+    "score<=0.25": "A", "tokens>0": "AB", "tokens=35": "A", "tokens<10": "B", "seconds>=3": "A", "seconds<1e9": "AB",
+    "text:log": "A", 'text:"please log"': "A", "text:drop": "", "model:big-1": "A", "prompt:surf": "A", "prompt:log": "",
+    "date=2026-03-02": "B", "date>2026-03-01": "B", "date<=2026-03-01": "", "-date<2026-03-03": "AC", "hand": "A", "HAND": "A", "task": "B", '"another task"': "B",
     '"log in"': "A", "50%": "A", "é": "A", "É": "A", "drop": "C", "x": "", "-passed:yes": "AC", "-agent:websurfer": "BC",
     "-score>0.25": "AC", "-tag:seen": "BC", "-task": "AC", "format:counterpoint -passed:yes": "C", "counter events>0": "B",
     "a,b": "", 'id:"counterpoint:\'; drop table traces; --"': "C", "format:,": "", "passed:maybe": "", "score>nan": "",
@@ -95,12 +97,12 @@ def test_a_filter_finds_exactly_these_traces(snapshot: Snapshot, text: str) -> N
 
 def test_every_field_is_tried() -> None:
     tried = {text.lstrip("-").split(operator)[0] for text in CASES for operator in ":<>=" if operator in text}
-    assert tried >= {*TEXT_FIELDS, *MANY_FIELDS, *NUMBER_FIELDS, "text"}
+    assert tried >= {*TEXT_FIELDS, *MANY_FIELDS, *NUMBER_FIELDS, *WORD_FIELDS, *DAY_FIELDS}
 
 
 VALUES = st.sampled_from([*NASTY, "1", "0.5", "whowhen", "seen", "lead", "yes", "%", "_", "a,b", "\udcff"]) | st.text(max_size=8)
 TERMS = st.one_of(
-    st.builds(lambda name, value: f'{name}:"{value}"', st.sampled_from([*TEXT_FIELDS, *MANY_FIELDS, "text"]), VALUES),
+    st.builds(lambda name, value: f'{name}:"{value}"', st.sampled_from([*TEXT_FIELDS, *MANY_FIELDS, *WORD_FIELDS]), VALUES),
     st.builds(lambda n, o, v: f"{n}{o}{v}", st.sampled_from(sorted(NUMBER_FIELDS)), st.sampled_from([">", "<", ">=", "<=", "="]),
               st.floats() | st.integers()),
     VALUES.map(lambda value: f'"{value}"'),
@@ -145,6 +147,8 @@ def test_a_value_never_stands_in_the_query(value: str) -> None:
         ("zzz:x", "put text that holds : < > = in quotes"),
         ("events:3", "filter: `events` is a number (got events:) - write events>3"),
         ("format>3", "filter: `format` is a text (got format>) - write format:value"),
+        ("date>=soon", "filter: `date` takes a day (got soon) - write date>=2026-03-01"),
+        ("date:2026-03-01", "filter: `date` is a day (got date:) - write date>=2026-03-01"),
         ("events>many", "filter: `events` takes a number (got many) - write events>3"),
         (" ".join(["x"] * 101), "filter: too many terms (got 101, expected at most 100)"),
     ],
@@ -176,13 +180,14 @@ def test_a_page_names_annotators_and_standing_tags(snapshot: Snapshot) -> None:
 
 def test_list_rows_say_what_the_command_prints(snapshot: Snapshot) -> None:
     (row,) = list_rows(snapshot, "hand")
-    assert row == {
+    expected = {
         "trace_id": "whowhen:Hand-1", "format": "whowhen", "world": "recorded", "n_agents": 2, "n_events": 2,
         "explicit_share": 0.5, "n_claims": 0, "task_id": "Q1", "condition": "Unguided",
         "outcome": {"passed": False, "score": 0.25},
         "labels": [{"annotator": "me", "name": "mistake", "category": "Wrong, plan", "basis": "explicit"}], "tags": "Seen",
         "metrics": {},
     }  # fmt: skip
+    assert {name: row[name] for name in expected} == expected
     assert len(list_rows(snapshot, limit=2)) == 2
 
 

@@ -65,7 +65,7 @@ def assemble(trace_id: str, fragments: Sequence[Fragment]) -> Assembled:
         clock=None if not times else "naive" if all(times) else "unix",
         extra=_extra(whole, tree.nodes),
     )
-    found = [*_problems(whole, tree), *_time_problems(tree.nodes, n_naive=sum(times) if not all(times) else 0)]
+    found = [*_problems(whole, tree, made), *_time_problems(tree.nodes, n_naive=sum(times) if not all(times) else 0)]
     return Assembled(trace, [msgspec.structs.replace(problem, trace_id=trace_id, **place) for problem in found])
 
 
@@ -133,16 +133,16 @@ def _extra(whole: Merged, nodes: Sequence[Node]) -> dict[str, Any]:
     return {name: value for name, value in extra.items() if value}
 
 
-def _problems(whole: Merged, tree: Tree) -> Iterator[Problem]:
+def _problems(whole: Merged, tree: Tree, made: Sequence[Event]) -> Iterator[Problem]:
     if whole.n_same:
         yield Problem(code="duplicate-record", n=whole.n_same, got="spans")
     if whole.renamed:
         yield Problem(code="duplicate-event", n=len(whole.renamed), got=", ".join(whole.renamed[:5]))
     if tree.cut:
         yield Problem(code="cycle", n=len(tree.cut), got=", ".join(tree.cut[:5]))
-    untold = [node.event_id for node in tree.nodes if node.role == "handoff" and node.handoff[1] is None]
+    untold = [event.event_id for event in made if event.kind == "delegate" and not event.targets]
     if untold:
-        yield Problem(code="no-target", n=len(untold), got=", ".join(untold[:5]), expected="gen_ai.handoff.to_agent")
+        yield Problem(code="no-target", n=len(untold), got=", ".join(untold[:5]), expected=names.HANDOFF_TO[0])
 
 
 def _time_problems(nodes: Sequence[Node], *, n_naive: int) -> Iterator[Problem]:

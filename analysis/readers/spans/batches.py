@@ -16,7 +16,7 @@ from analysis.readers.source import Source
 from analysis.readers.spans.envelopes import Packed, unpacked
 from analysis.readers.spans.merging import packed
 from analysis.readers.spans.span import loose_event, trace_and_span
-from analysis.readers.spans.values import Reading, plain
+from analysis.readers.spans.values import Reading, plain, take_attributes
 
 _MAX_SPANS: Final = 2000  # in a batch
 _MAX_BYTES: Final = 4 << 20
@@ -76,9 +76,10 @@ class _Resources:
         return self.last[0] if self.last is not None else None
 
     def _read(self, resource: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-        flat = {key: value for key, value in resource.items() if key != "attributes" and value not in ("", 0, None, [])}
-        attributes = plain({"kvlistValue": resource.get("attributes")}, self.reading)
-        value = {**plain(flat, self.reading), **(attributes if isinstance(attributes, dict) else {})}
+        left = dict(resource)
+        attributes = take_attributes(left, self.reading)
+        beside = {key: plain(member, self.reading) for key, member in left.items() if member not in ("", 0, None, [])}
+        value = {**beside, **attributes}
         return (hash_of(msgspec.json.encode(value, order="deterministic")), value) if value else None
 
 

@@ -1,18 +1,19 @@
 """What led to what inside each agent's run, by one rule: a model call reads all that ended since the last one.
 
 What is no model call follows the model call that ended last before it. Siblings are tied in no other way: that two tools
-ran one after the other does not say that one needed the other. Every tie is used once, so there are never more than spans.
+ran one after the other does not say that one needed the other. Where an agent's model calls were not recorded, whatever it
+starts reads as they would. What has been read is not read again, so ties grow with the spans, not with their square.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from analysis.readers.spans.handing import Handing
 from analysis.readers.spans.nodes import Node
 
-HOLDERS = {"chain", "plan", "create_agent", None}
+_HOLDERS: Final = {"chain", "plan", "create_agent", None}
 
 
 class Merge(NamedTuple):
@@ -59,7 +60,7 @@ def causes(nodes: list[Node], handings: Iterable[Handing]) -> Causes:
         if node.parent >= 0:
             is_leaf[node.parent] = False
     for n, node in enumerate(nodes):
-        if node.role in HOLDERS and not is_leaf[n]:
+        if node.role in _HOLDERS and not is_leaf[n]:
             continue
         scope = node.run if node.role != "agent_run" else (nodes[node.parent].run if node.parent >= 0 else -1)
         starts.setdefault(scope, []).append(n)
@@ -97,7 +98,6 @@ def _sweep(nodes: list[Node], scope: int, starts: list[int], ends: list[_End], m
     results: dict[str | None, dict[str | None, str]] = {}  # caller -> agent -> its latest result since the last merge
     model: _End | None = None
     latest: _End | None = None
-    # An agent whose model calls were not recorded decides all the same: what it starts follows what has ended.
     is_blind = scope >= 0 and not any(nodes[n].role == "model_call" for n in starts)
     at = 0
     for n in [*starts, -1]:
@@ -140,7 +140,6 @@ def _read(
     latest |= fresh
     if not mine or len(mine) + len(earlier) < 2:
         return [end.event_id for end in waiting]
-    points = (*earlier, *(end.event_id for end in mine))
-    made.merges[n] = Merge(reader, points)
+    made.merges[n] = Merge(reader, (*earlier, *(end.event_id for end in mine)))
     results.pop(reader)
-    return [end.event_id for end in waiting if end.event_id not in points]
+    return [end.event_id for end in waiting if end.what != "result" or end.caller != reader]

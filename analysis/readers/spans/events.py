@@ -22,7 +22,7 @@ MARKERS: Final = (".spawn", ".delegate", ".aggregate", ".result", ".stop")
 
 _SECOND: Final = 10**9  # whole: dividing whole numbers rounds once, to the nearest
 _TOKENS: Final = {*names.INPUT_TOKENS, *names.OUTPUT_TOKENS}
-_LAST: Final = (2**65, 2, 0, 0)  # after any time that can be written
+_LAST: Final = (2**128, 2, 0, 0)  # after any time that can be written
 
 _Key = tuple[int, int, int, int]  # time, end before start, place of the span, order around it
 _Placed = tuple[_Key, dict[str, Any]]
@@ -35,11 +35,11 @@ def events(nodes: Sequence[Node]) -> tuple[Event, ...]:
     tied = causes(nodes, handed)
     by_span: dict[int, list[Handing]] = {}
     by_run: dict[int, Handing] = {}
-    for handing in handed:
-        if handing.by >= 0:
-            by_span.setdefault(handing.by, []).append(handing)
-        if handing.run >= 0:
-            by_run[handing.run] = handing
+    for one in handed:
+        if one.by >= 0:
+            by_span.setdefault(one.by, []).append(one)
+        if one.run >= 0:
+            by_run[one.run] = one
     before = _markers(nodes, by_run, tied)
     markers = [*(marker for some in before.values() for marker in some), *_results(nodes, handed, tied), *_stop(nodes, tied)]
     # Only markers are laid out before they are in order: a large trace has few of them beside its spans.
@@ -170,7 +170,7 @@ def _results(nodes: list[Node], handed: list[Handing], tied: Causes) -> Iterator
                 "kind": "communicate",
                 "agent_id": handing.to,
                 "targets": (handing.caller,),
-                "parents": [nodes[n].event_id, *tied.unread.get(handing.run, ())],
+                "parents": [nodes[n].event_id, *(tied.unread.get(n, ()) if n == handing.run else ())],
                 "t_start_s": _seconds(end_ns),
                 "t_end_s": _seconds(end_ns),
                 "content": next((node.output for node in answering if node.output is not None), None),

@@ -49,7 +49,13 @@ class _Directory:
         self._next: dict[str | None, int] = {}
 
     def named(self, name: str | None) -> str | None:
+        """Return the agent of that name or node id."""
         return None if name is None else self.by_node_id.get(name) or self.by_name.get(plain_name(name))
+
+    def before(self, run: Node) -> str | None:
+        """Return the agent that an explicit graph puts before a run, if it is one of the trace and not the same."""
+        agent = self.named(run.node_parent)
+        return agent if agent != run.agent else None
 
     def target(self, tool: Node) -> str | None:
         """Return the agent that a tool call is for, by the tool's name or by an argument."""
@@ -85,7 +91,7 @@ def handings(nodes: list[Node]) -> list[Handing]:
         if handing is not None:
             found.append(handing)
             taken.add(handing.run)
-    return [*found, *_inside_runs(nodes, taken)]
+    return [*found, *_without_call(nodes, agents, taken)]
 
 
 def is_transfer(tool: str | None) -> bool:
@@ -98,22 +104,20 @@ def _without_ending(name: str) -> str:
 
 
 def _around_runs(nodes: list[Node], agents: _Directory) -> Iterator[Handing]:
-    """Yield what an explicit graph states, and the tool calls that have a run inside."""
+    """Yield the tool calls that have a run inside, unless an explicit graph says that somebody else started it."""
     for n, node in enumerate(nodes):
-        if node.role != "agent_run":
+        parent = nodes[node.parent] if node.role == "agent_run" and node.parent >= 0 else None
+        if parent is None or parent.tool < 0:
             continue
-        parent = nodes[node.parent] if node.parent >= 0 else None
-        tool = parent.tool if parent is not None else -1
-        scope = parent.run if parent is not None else -1
-        before = agents.named(node.node_parent)
-        is_stated = before is not None and before != node.agent
-        if tool >= 0 and (not is_stated or nodes[tool].actor == before):
-            basis: Basis = "explicit" if is_stated or any(nodes[tool].handoff) else "derived"
-            rule = None if basis == "explicit" else "run-inside-tool"
-            yield Handing(nodes[tool].actor, node.agent, scope, tool, n, nodes[tool].role == "tool_call", basis, rule)
-        elif is_stated:
-            returns = parent is not None and parent.actor == before
-            yield Handing(before, node.agent, scope, -1, n, returns, "explicit", "graph-node-parent")
+        tool = nodes[parent.tool]
+        before = agents.before(node)
+        if before is None or before == tool.actor:
+            basis, rule = _stated(before is not None or any(tool.handoff), "run-inside-tool")
+            yield Handing(tool.actor, node.agent, parent.run, parent.tool, n, tool.role == "tool_call", basis, rule)
+
+
+def _stated(is_explicit: bool, rule: str) -> tuple[Basis, str | None]:
+    return ("explicit", None) if is_explicit else ("derived", rule)
 
 
 def _handoff(nodes: list[Node], n: int, agents: _Directory, taken: set[int]) -> Handing:
@@ -135,13 +139,19 @@ def _call(nodes: list[Node], n: int, agents: _Directory, taken: set[int]) -> Han
     returns = not is_transfer(node.thing)
     if run >= 0 and (end := nodes[run].end_ns) is not None and node.end_ns is not None:
         returns = returns and node.end_ns >= end
-    return Handing(node.actor, to, node.run, n, run, returns, "derived", "tool-names-agent")
+    basis, rule = _stated(run >= 0 and agents.before(nodes[run]) == node.actor is not None, "tool-names-agent")
+    return Handing(node.actor, to, node.run, n, run, returns, basis, rule)
 
 
-def _inside_runs(nodes: list[Node], taken: set[int]) -> Iterator[Handing]:
+def _without_call(nodes: list[Node], agents: _Directory, taken: set[int]) -> Iterator[Handing]:
+    """Yield what an explicit graph states of the runs that no span starts, else what their place in another run shows."""
     for n, node in enumerate(nodes):
-        if node.role != "agent_run" or n in taken or node.parent < 0:
+        if node.role != "agent_run" or n in taken:
             continue
-        parent = nodes[node.parent]
-        if parent.actor is not None and parent.actor != node.agent:
-            yield Handing(parent.actor, node.agent, parent.run, -1, n, True, "derived", "run-inside-run")
+        parent = nodes[node.parent] if node.parent >= 0 else None
+        around = parent.actor if parent is not None else None
+        scope = parent.run if parent is not None else -1
+        if (before := agents.before(node)) is not None:
+            yield Handing(before, node.agent, scope, -1, n, around == before, "explicit", "graph-node-parent")
+        elif around is not None and around != node.agent:
+            yield Handing(around, node.agent, scope, -1, n, True, "derived", "run-inside-run")

@@ -25,7 +25,6 @@ class Node(msgspec.Struct, gc=False):
     event_id: str
     span_id: str
     parent_id: str | None
-    name: str | None
     start_ns: int | None
     end_ns: int | None
     role: str | None  # of names.ROLES, `handoff`, or None for a span of an unknown kind
@@ -82,7 +81,6 @@ def node_of(event_id: str, span: Span) -> Node:
         event_id=event_id,
         span_id=span.span_id,
         parent_id=span.parent_id,
-        name=span.name or None,
         start_ns=span.start_ns,
         end_ns=span.end_ns,
         role=role,

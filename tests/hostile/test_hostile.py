@@ -1,0 +1,99 @@
+"""Every hostile file: its expected line, its exit code, good neighbours in all the same; and every page draws what came in."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from analysis.cli import main
+from analysis.model import decode, encode
+from analysis.pipeline import import_paths
+from analysis.workspace import Snapshot, Workspace
+from tests.hostile.corpus import CASES, GOOD, STRANGE, everywhere, lines, write_all, write_case
+from tests.pipeline.corpus import all_traces, contents
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    """Run the command line in this process; whatever it prints must be safe for a terminal."""
+    monkeypatch.setattr(sys, "argv", ["counterpoint", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    assert {unicodedata.category(character) for character in set(out + err) - {"\n"}}.isdisjoint({"Cc", "Cf", "Zl", "Zp", "Cs"})
+    assert "Traceback" not in err
+    return int(ended.value.code or 0), out, err
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_hostile_file_has_its_line_and_its_neighbours_come_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    case, store = CASES[name], Workspace(tmp_path / "store", create=True)
+    file, good = write_case(tmp_path, name), tmp_path / "good.jsonl"
+    good.write_bytes(lines(encode(GOOD)))
+    code, _, err = run(monkeypatch, capsys, "import", file, good, "-w", store.location, *case.options)
+    assert case.line in err
+    assert code == case.code
+    traces = all_traces(store)
+    assert len(traces) == case.n_traces + 1
+    assert GOOD in traces
+    rows = (
+        Snapshot(store)
+        .sql("select code, sum(n)::bigint as n, any_value(severity) as severity from problems group by 1")
+        .to_pylist()
+    )
+    is_skipped = bool({row["code"] for row in rows} - set(case.counts))
+    assert {row["code"]: row["n"] for row in rows if row["code"] in case.counts} == case.counts
+    assert is_skipped == case.line.startswith("skipped: ")
+    assert code == (1 if any(row["severity"] == "lost" for row in rows) else 0)
+    held = contents(store)
+    limit = int(float(case.options[1]) * 2**20) if case.options else 2**26
+    again = import_paths(store, [file, good], max_record_bytes=limit)
+    assert (again.added, again.updated, again.version, contents(store)) == ([], [], 1, held)
+    for trace in traces:
+        assert decode(encode(trace)) == trace
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """All hostile files, a link that leads to itself, and a folder named like a file, in one workspace."""
+    folder = tmp_path_factory.mktemp("hostile") / "files"
+    folder.mkdir()
+    write_all(folder)
+    (folder / "loop").symlink_to(folder / "loop")
+    (folder / "round").symlink_to(folder)
+    (folder / "folder.json").mkdir()
+    store = Workspace(folder.parent / "store", create=True)
+    report = import_paths(store, [folder])
+    assert {GOOD.trace_id, *(everywhere(name, text).trace_id for name, text in STRANGE.items())} <= set(report.added)
+    assert len(report.files) + len(report.skipped) == len(CASES) + 1
+    return store
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_text_comes_in_and_goes_out_unchanged(
+    everything: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    trace = everywhere(name, STRANGE[name])
+    assert Snapshot(everything).trace(trace.trace_id) == trace
+    for arguments in (("show", trace.trace_id), ("list", "--filter", name)):
+        assert run(monkeypatch, capsys, *arguments, "-w", everything.location)[0] == 0
+    code, out, _ = run(monkeypatch, capsys, "show", trace.trace_id, "--json", "-w", everything.location)
+    assert (code, decode(out.encode())) == (0, trace)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_without_permission_is_skipped_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_case(tmp_path / "files", "same-key")
+    file.chmod(0)
+    code, _, err = run(monkeypatch, capsys, "import", tmp_path / "files", "-w", tmp_path / "store")
+    assert code == 1
+    assert "skipped: files/h.jsonl: the file cannot be read (got Permission denied) - check that it exists" in err
