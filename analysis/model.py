@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -34,9 +35,13 @@ PAYLOAD: dict[str, tuple[str, ...]] = {
     "stop": ("condition", "final_state"),
     "act": ("action",),
 }
-_FOREIGN: dict[str | None, list[tuple[str, str]]] = {
-    kind: [(field, owner) for owner, fields in PAYLOAD.items() if owner != kind for field in fields] for kind in (*PAYLOAD, None)
-}
+_OWNERS = {field: kind for kind, fields in PAYLOAD.items() for field in fields}
+_UNSET: dict[str, Any] = {**dict.fromkeys(_OWNERS), "assignment": {}, "merge_points": ()}
+#: kind -> the fields it does not carry: their names, how to read them at once, what they are when they are not set.
+_FOREIGN: dict[str | None, tuple[list[str], Any, tuple[Any, ...]]] = {}
+for _kind in (*PAYLOAD, None):
+    _names = [field for field, owner in _OWNERS.items() if owner != _kind]
+    _FOREIGN[_kind] = (_names, attrgetter(*_names), tuple(_UNSET[name] for name in _names))
 
 MAX_DEPTH = 100
 
@@ -55,8 +60,11 @@ def _check_depth(*values: Any) -> None:
         ]
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What all records share: frozen, keywords only, defaults left out of the JSON, unknown fields refused."""
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """What all records share: frozen, keywords only, defaults left out of the JSON, unknown fields refused.
+
+    They hold plain values only and so no cycles, which the garbage collector need not look for.
+    """
 
 
 class Agent(Record, frozen=True):
@@ -136,9 +144,10 @@ class Event(Record, frozen=True):
     extra: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        for field, kind in _FOREIGN[self.kind]:
-            if getattr(self, field) not in (None, (), {}):
-                raise ValueError(f"event {self.event_id!r}: `{field}` belongs to {kind}, not to {self.kind}")
+        names, read, unset = _FOREIGN[self.kind]
+        if (values := read(self)) != unset:
+            field = next(name for name, value, default in zip(names, values, unset, strict=True) if value != default)
+            raise ValueError(f"event {self.event_id!r}: `{field}` belongs to {_OWNERS[field]}, not to {self.kind}")
         if self.extra or self.messages:
             _check_depth(self.extra, *self.messages)
 

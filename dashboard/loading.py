@@ -12,7 +12,10 @@ import pandas as pd
 import streamlit as st
 
 from analysis.evaluation.agreement import agreements
+from analysis.evaluation.comparison import Suggestion, cautions, comparable_runs, group_values, metric_differences, suggestions
 from analysis.model import Trace
+from analysis.orchestration.alignment import Alignment, align, differences
+from analysis.orchestration.groups import compare_groups
 from analysis.orchestration.timing import Timing, timing
 from analysis.workspace import Snapshot, Workspace, listing, standing
 from dashboard import swimlane
@@ -97,6 +100,43 @@ def quality_points(version: Version) -> pd.DataFrame:
 def n_not_analysed(version: Version) -> int:
     """Return how many traces wait to be analysed."""
     return standing.n_not_analysed(snapshot(version))
+
+
+@st.cache_resource(max_entries=8, show_spinner="Aligning the two runs")
+def comparison(version: Version, a: str, b: str) -> tuple[Alignment, pd.DataFrame]:
+    """Return two traces side by side, and the rows of it."""
+    found = align(trace(version, a), trace(version, b))
+    return found, differences(found, times(version, a), times(version, b))
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def comparable(version: Version, trace_id: str | None) -> pd.DataFrame:
+    """Return runs to put beside a trace, those of its task where there are any."""
+    return comparable_runs(snapshot(version), trace_id)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def two_metrics(version: Version, a: str, b: str) -> pd.DataFrame:
+    """Return the metrics of two traces side by side."""
+    return metric_differences(snapshot(version), a, b)
+
+
+@st.cache_data(max_entries=16, show_spinner="Comparing the two groups")
+def groups(version: Version, first: str, second: str) -> pd.DataFrame:
+    """Return the differences between the runs that fit two filters."""
+    return compare_groups(group_values(snapshot(version), first, second))
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def group_cautions(version: Version, first: str, second: str) -> list[str]:
+    """Return what to know about two groups of runs."""
+    return cautions(snapshot(version), first, second)
+
+
+@st.cache_data(max_entries=4, show_spinner=False)
+def group_suggestions(version: Version) -> list[Suggestion]:
+    """Return which groups suggest themselves."""
+    return suggestions(snapshot(version))
 
 
 def rows(version: Version, table: str, trace_id: str) -> pd.DataFrame:

@@ -250,7 +250,7 @@ def _vis_node(n: int, node: Node, theme: dict[str, str]) -> dict[str, Any]:
     return {
         "id": f"n{n}",
         "label": "\n".join(line(part, 40) for part in node.label.split("\n")),
-        "shape": KIND_SHAPES[node.kind][1] if node.kind else "dot",
+        "shape": KIND_SHAPES[node.kind] if node.kind else "dot",
         "size": round(node.size, 1),
         "x": round(node.x, 1),
         "y": round(node.y, 1),

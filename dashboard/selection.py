@@ -26,9 +26,12 @@ PAGES: dict[str, PageInfo] = {
         ("overview", "Overview", "dashboard"),
         ("traces", "Traces", "list"),
         ("trace", "Trace", "account_tree"),
+        ("compare", "Compare", "compare_arrows"),
     )
 }
-PARAMETERS = frozenset({"trace", "event", "view", "axis", "filter", "order", "page", "job", "t0", "t1"})
+PARAMETERS = frozenset(
+    {"trace", "event", "view", "axis", "filter", "order", "page", "job", "t0", "t1", "a", "b", "fa", "fb", "place", "rows"}
+)
 
 
 def get(name: str) -> str | None:
@@ -38,10 +41,11 @@ def get(name: str) -> str | None:
 
 def put(**values: str | None) -> None:
     """Change parameters of the URL; None removes one."""
-    for name, value in values.items():
-        if value:
-            st.query_params[_known(name)] = value
-        elif _known(name) in st.query_params:
+    # All at once: between two messages the address would say half of it, and Back would stop there.
+    if given := {_known(name): value for name, value in values.items() if value}:
+        st.query_params.update(given)
+    for name in values.keys() - given.keys():
+        if _known(name) in st.query_params:
             del st.query_params[name]
 
 
@@ -75,6 +79,14 @@ def choose(name: str, label: str, options: Mapping[str, str]) -> str:
     if len(options) > 5:
         return str(st.selectbox(label, list(options), **shared))
     return str(st.segmented_control(label, list(options), required=True, **shared))
+
+
+def write(name: str, label: str, *, placeholder: str = "", help: str | None = None) -> str:
+    """Draw a line of text that the URL holds; return it, empty where there is none."""
+    key = f"url.{name}"
+    st.session_state[key] = get(name) or ""
+    given: dict[str, Any] = {"placeholder": placeholder, "help": help}
+    return str(st.text_input(label, key=key, on_change=lambda: put(**{name: st.session_state[key]}), **given)).strip()
 
 
 def go(page: str, **values: str) -> NoReturn:

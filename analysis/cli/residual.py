@@ -121,8 +121,8 @@ def _turns(claims: list[_Claim]) -> list[tuple[int | None, list[Quote]]]:
     from analysis.coherence.cliques import Quote
     from analysis.coherence.turns import standing
 
-    said = [(c.turn, Quote(c.component, c.proposition, c.p, c.n_samples or len(c.samples or ()) or None, c.samples)) for c in claims]
-    return standing(said)
+    counts = [claim.n_samples or len(claim.samples or ()) or None for claim in claims]
+    return standing([(c.turn, Quote(c.component, c.proposition, c.p, n, c.samples)) for c, n in zip(claims, counts, strict=True)])
 
 
 def _print(result: dict[str, Any], title: str) -> None:

@@ -6,7 +6,7 @@ among them is a constant), a quote of b if a becomes the gain of a bet that is c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -104,9 +104,9 @@ class Clique:
         """Return the admitted 0/1 points over the columns of `coordinates`, where they can be listed."""
         return points_of(self.polytope) if has_points(self.polytope) else None
 
-    def only(self, keep: Callable[[Quote], bool]) -> Clique:
-        """Return the clique of some of the quotes under the same relations."""
-        return Clique([quote for quote in self.quotes if keep(quote)], self.relations)
+    def of(self, components: Collection[str]) -> Clique:
+        """Return the clique of what some components quote, under the same relations."""
+        return Clique([quote for quote in self.quotes if quote.component in components], self.relations)
 
     def project(self, rows: Floats | None = None, weights: Floats | None = None) -> Projections:
         """Return the nearest coherent quotes to `rows` (B, n), by default to the quotes as they are.
@@ -228,7 +228,7 @@ def _project(clique: Clique, rows: Floats, weights: Floats) -> Projections:
         fold[np.arange(len(places)), places] = weights / total[places]
         means = rows @ fold
         spread = (weights * (rows - means[:, places]) ** 2).sum(axis=1)
-    found = body.project(plain_view(total), means * np.sqrt(total))
+    found = body.project(plain_view(np.asarray(total, float)), means * np.sqrt(total))
     near = found.marginals[:, places]
     lower, upper = (np.sqrt(part * part + spread) for part in (found.lower, found.upper))
     return Projections(near, near - rows, lower, upper, found.method)
@@ -243,16 +243,16 @@ def plain_view(weights: Floats) -> View:
 def _by_row(clique: Clique, rows: Floats, weights: Floats) -> Projections:
     """Project rows with conditional quotes one by one: the polytope of the called-off bets moves with the quote."""
     body, pairs = clique.polytope, clique.coordinates()
-    index, minus = (np.array([pair[k] for pair in pairs]) for k in (0, 1))
+    plus, minus = (np.array([pair[k] for pair in pairs]) for k in (0, 1))
     near, pulls = np.empty_like(rows), np.empty_like(rows)
     lower, upper = np.empty(len(rows)), np.empty(len(rows))
     for b, row in enumerate(rows):
-        view = View(index, minus, row, weights)
+        view = View(plus, minus, row, weights)
         targets = np.where(minus < 0, row, 0.0) * np.sqrt(weights)
         found = body.project(view, targets[None, :])
         z = found.marginals[0]
         mass = np.where(minus < 0, 1.0, z[minus])
-        near[b] = np.divide(z[index], mass, out=np.full(len(row), np.nan), where=mass > 1e-12)
-        pulls[b] = np.where(minus < 0, z[index] - row, z[index] - row * z[minus])
+        near[b] = np.divide(z[plus], mass, out=np.full(len(row), np.nan), where=mass > 1e-12)
+        pulls[b] = np.where(minus < 0, z[plus] - row, z[plus] - row * z[minus])
         lower[b], upper[b] = found.lower[0], found.upper[0]
     return Projections(near, pulls, lower, upper, found.method + ", conditionals as called-off bets")

@@ -27,7 +27,14 @@ class Body(NamedTuple):
     def n_worlds(self) -> int:
         """How many 0/1 points the body has."""
         d = len(self.flipped)
-        return {"box": 2**d, "exactly_one": d, "at_most_one": d + 1, "at_least_one": 2**d - 1, "equal": 2}[self.kind]
+        counts: dict[Kind, int] = {
+            "exactly_one": d,
+            "at_most_one": d + 1,
+            "equal": 2,
+            "box": 1 << d,
+            "at_least_one": (1 << d) - 1,
+        }
+        return counts[self.kind]
 
 
 def body_of(rules: Sequence[Node], quoted: Sequence[int]) -> Body | None:
@@ -42,7 +49,7 @@ def body_of(rules: Sequence[Node], quoted: Sequence[int]) -> Body | None:
     if len(rules) > 1 or (counted := _counted(rules[0])) is None:
         return None
     kind, literals = counted
-    signs = {v: is_flipped for v, is_flipped in literals}
+    signs = dict(literals)
     if len(signs) < len(literals) or not set(quoted) <= set(signs):
         return None
     if set(quoted) < set(signs):

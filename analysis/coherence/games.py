@@ -38,9 +38,12 @@ def free_game(clique: Clique) -> Game:
     is_repeated = len({quote.proposition for quote in clique.quotes}) < len(clique.quotes)
 
     def by_parts(coalitions: Coalitions) -> Floats:
-        parts = ({name for name, is_in in zip(clique.components, row, strict=True) if is_in} for row in coalitions)
-        squares = (float(clique.only(lambda q, who=who: q.component in who).project().upper[0]) ** 2 if who else 0.0 for who in parts)  # type: ignore[misc]
-        return np.fromiter(squares, float, len(coalitions))
+        squares = np.zeros(len(coalitions))
+        for number, row in enumerate(coalitions):
+            inside = {name for name, is_in in zip(clique.components, row, strict=True) if is_in}
+            if inside:
+                squares[number] = clique.of(inside).project().upper[0] ** 2
+        return squares
 
     def value(coalitions: Coalitions) -> Floats:
         members = coalitions[:, clique.owners]

@@ -76,67 +76,86 @@ def _shrink(lam, u, chosen, gram, old, k):  # type: ignore[no-untyped-def]
 
 
 @njit(**_OPTIONS)
-def _nearest(vertices, q, tolerance, p, lam, chosen, gram, factor, u, scores, old, n, k):  # type: ignore[no-untyped-def]
-    """Fill p; return the duality gap and the number chosen. With k > 0 it starts from the vertices chosen before."""
-    m = vertices.shape[1]
-    room = lam.shape[0]
-    if k == 0:
-        scores[:m] = 0.0
-        for c in range(n):
-            for i in range(m):
-                d = vertices[c, i] - q[c]
-                scores[i] += d * d
-        _add(vertices, q, chosen, gram, 0, np.argmin(scores[:m]), n)
-        lam[0] = 1.0
-        k = 1
-    else:
+def _begin(vertices, q, lam, chosen, gram, scores, n, k):  # type: ignore[no-untyped-def]
+    """Start from the k vertices chosen before, or from the nearest one; return how many are chosen."""
+    if k > 0:
         total = 0.0
         for i in range(k):
             _add(vertices, q, chosen, gram, i, chosen[i], n)
             total += lam[i]
         for i in range(k):
             lam[i] = lam[i] / total if total > 0 else 1.0 / k
+        return k
+    m = vertices.shape[1]
+    scores[:m] = 0.0
+    for c in range(n):
+        for i in range(m):
+            d = vertices[c, i] - q[c]
+            scores[i] += d * d
+    _add(vertices, q, chosen, gram, 0, np.argmin(scores[:m]), n)
+    lam[0] = 1.0
+    return 1
+
+
+@njit(**_OPTIONS)
+def _descend(lam, chosen, gram, factor, u, old, k):  # type: ignore[no-untyped-def]
+    """Go to the affine minimiser of the chosen ones, dropping some until it lies inside their hull; 0 where that fails."""
+    while True:
+        total = 0.0
+        if not _solve(gram, factor, u, k):
+            k -= 1
+            for i in range(k):
+                total += lam[i]
+            if total <= 0:
+                return 0
+            for i in range(k):
+                lam[i] /= total
+            continue
+        for i in range(k):
+            total += u[i]
+        inside = True
+        for i in range(k):
+            u[i] /= total
+            inside = inside and u[i] > 1e-13
+        if inside:
+            lam[:k] = u[:k]
+            return k
+        k = _shrink(lam, u, chosen, gram, old, k)
+
+
+@njit(**_OPTIONS)
+def _best(vertices, q, p, lam, chosen, scores, n, k):  # type: ignore[no-untyped-def]
+    """Fill p with the mixture of the chosen ones; return the vertex furthest towards q, and the duality gap."""
+    m = vertices.shape[1]
+    scores[:m] = 0.0
+    value = 0.0
+    for c in range(n):
+        s = 0.0
+        for i in range(k):
+            s += lam[i] * vertices[c, chosen[i]]
+        p[c] = s
+        g = s - q[c]
+        value += g * s
+        for i in range(m):
+            scores[i] += g * vertices[c, i]
+    best = 0
+    for i in range(1, m):
+        if scores[i] < scores[best]:
+            best = i
+    return best, value - scores[best]
+
+
+@njit(**_OPTIONS)
+def _nearest(vertices, q, tolerance, p, lam, chosen, gram, factor, u, scores, old, n, k):  # type: ignore[no-untyped-def]
+    """Fill p; return the duality gap and the number chosen. With k > 0 it starts from the vertices chosen before."""
+    room = lam.shape[0]
+    k = _begin(vertices, q, lam, chosen, gram, scores, n, k)
     gap = 0.0
     for _ in range(100 * room + 1000):
-        while True:  # the affine minimiser of the chosen ones, until it lies inside their hull
-            if not _solve(gram, factor, u, k):
-                k -= 1
-                total = 0.0
-                for i in range(k):
-                    total += lam[i]
-                if total <= 0:
-                    return -1.0, 0
-                for i in range(k):
-                    lam[i] /= total
-                continue
-            total = 0.0
-            for i in range(k):
-                total += u[i]
-            inside = True
-            for i in range(k):
-                u[i] /= total
-                inside = inside and u[i] > 1e-13
-            if inside:
-                lam[:k] = u[:k]
-                break
-            k = _shrink(lam, u, chosen, gram, old, k)
-        for c in range(n):
-            s = 0.0
-            for i in range(k):
-                s += lam[i] * vertices[c, chosen[i]]
-            p[c] = s
-        scores[:m] = 0.0
-        value = 0.0
-        for c in range(n):
-            g = p[c] - q[c]
-            value += g * p[c]
-            for i in range(m):
-                scores[i] += g * vertices[c, i]
-        best = 0
-        for i in range(1, m):
-            if scores[i] < scores[best]:
-                best = i
-        gap = value - scores[best]
+        k = _descend(lam, chosen, gram, factor, u, old, k)
+        if k == 0:
+            return -1.0, 0
+        best, gap = _best(vertices, q, p, lam, chosen, scores, n, k)
         if gap <= tolerance or k == room:
             break
         known = False

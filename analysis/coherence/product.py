@@ -76,7 +76,7 @@ def coupling_max(clique: Clique) -> float | None:
 
 
 def _n_worlds(clique: Clique, names: Sequence[str]) -> int | None:
-    part = clique.only(lambda quote: quote.component in names)
+    part = clique.of(names)
     return part.polytope.n_worlds if part.is_plain else None
 
 

@@ -25,13 +25,13 @@ Indices = npt.NDArray[np.intp]
 
 
 class View(NamedTuple):
-    """What of the marginals is compared with quotes: coordinate j is z[index] - factor * z[minus], times √weight.
+    """What of the marginals is compared with quotes: coordinate j is z[plus] - factor * z[minus], times √weight.
 
-    `minus` is -1 for a plain proposition; for one that is quoted as b if a, `index` is (a and b), `minus` is a, `factor`
+    `minus` is -1 for a plain proposition; for one that is quoted as b if a, `plus` is (a and b), `minus` is a, `factor`
     the quote, and the coordinate, the gain of a bet that is called off unless a, is compared with 0.
     """
 
-    index: Indices
+    plus: Indices
     minus: Indices
     factor: Floats
     weight: Floats
@@ -43,7 +43,7 @@ class View(NamedTuple):
 
     def coordinates(self, marginals: Floats) -> Floats:
         """Return the weighted coordinates (B, d) of marginals (B, n)."""
-        plain = marginals[:, self.index]
+        plain = marginals[:, self.plus]
         if not self.is_plain:
             plain = plain - np.where(self.minus < 0, 0.0, self.factor) * marginals[:, np.maximum(self.minus, 0)]
         return np.asarray(plain * np.sqrt(self.weight))
@@ -51,9 +51,9 @@ class View(NamedTuple):
     def slopes(self, coordinates: Floats, n: int) -> Floats:
         """Return the gradient over n marginals (n,) of slopes (d,) over the coordinates: the transpose."""
         scaled = coordinates * np.sqrt(self.weight)
-        total = np.bincount(self.index, scaled, n)
+        total: Floats = np.bincount(self.plus, scaled, n).astype(float)
         is_conditional = self.minus >= 0
-        return total - np.bincount(self.minus[is_conditional], (scaled * self.factor)[is_conditional], n)
+        return np.asarray(total - np.bincount(self.minus[is_conditional], (scaled * self.factor)[is_conditional], n), float)
 
 
 class Found(NamedTuple):
@@ -68,8 +68,13 @@ class Found(NamedTuple):
 class Polytope(Protocol):
     """All coherent marginals of the variables `kept`, by one of the routes."""
 
-    kept: tuple[int, ...]
-    n_worlds: int | None  # admitted 0/1 rows over `kept`; None where they were not counted
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The variables, in the order of the marginals."""
+
+    @property
+    def n_worlds(self) -> int | None:
+        """The number of admitted 0/1 rows over `kept`; None where they were not counted."""
 
     def project(self, view: View, targets: Floats) -> Found:
         """Return the nearest points to the rows of `targets` (B, d), which stand in the coordinates of `view`."""
@@ -89,13 +94,13 @@ class Closed(NamedTuple):
     def project(self, view: View, targets: Floats) -> Found:
         """Project by formula; the bound is the least value of the gradient over the body's 0/1 points."""
         scale = np.sqrt(view.weight)
-        body = closed.Body(self.body.kind, self.body.flipped[view.index])
+        body = closed.Body(self.body.kind, self.body.flipped[view.plus])
         quotes = targets / scale
         near = closed.project(body, quotes, view.weight)
         slopes = view.weight * (near - quotes)
         gaps = (slopes * near).sum(axis=1) - closed.lowest(body, slopes)
         marginals = np.empty_like(near)
-        marginals[:, view.index] = near
+        marginals[:, view.plus] = near
         return Found(marginals, *interval((near - quotes) * scale, gaps), f"closed form ({body.kind})")
 
 
@@ -113,10 +118,10 @@ class Listed(NamedTuple):
     def project(self, view: View, targets: Floats) -> Found:
         """Project by Wolfe's algorithm over the listed worlds."""
         vertices = view.coordinates(self.points)
-        if view.is_plain and len(view.index) == len(self.kept):
+        if view.is_plain and len(view.plus) == len(self.kept):
             near, gaps = nearest_rows(vertices, targets)
             marginals = np.empty_like(near)
-            marginals[:, view.index] = near / np.sqrt(view.weight)
+            marginals[:, view.plus] = near / np.sqrt(view.weight)
         else:
             marginals, near, gaps = self._with_witness(vertices, targets)
         return Found(marginals, *interval(near - targets, gaps), "Wolfe over listed worlds")

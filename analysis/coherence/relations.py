@@ -24,7 +24,7 @@ MAX_DEPTH = 50
 COUNTS: dict[str, tuple[int, int | None]] = {"exactly_one": (1, 1), "at_most_one": (0, 1), "at_least_one": (1, None)}
 #: function -> (fewest, most) arguments; None is any number.
 _ARITY: dict[str, tuple[int, int | None]] = {
-    "iff": (2, 2), "implies": (2, 2), "given": (2, 2), "equal": (2, None), **{name: (1, None) for name in COUNTS}
+    "iff": (2, 2), "implies": (2, 2), "given": (2, 2), "equal": (2, None), **dict.fromkeys(COUNTS, (1, None))
 }  # fmt: skip
 FUNCTIONS = (*_ARITY, "linear")
 _OPERATORS: dict[type[ast.operator], str] = {ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor"}
@@ -80,14 +80,12 @@ def parse(text: str) -> Formula:
     """
     tree = _tree(text)
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "linear":
-        content: Node | Linear = _linear(tree, text)
-        nodes = [node for _, node in content.terms]
-    else:
-        content = _node(tree, text)
-        nodes = [content]
-        if content.op == "given":
-            raise _wrong(text, "`given` is a quantity, not a statement", "quote it as a proposition, or bound it in linear(...)")
-    return Formula(text, content, tuple(dict.fromkeys(name for node in nodes for name in names_of(node))))
+        linear = _linear(tree, text)
+        return Formula(text, linear, tuple(dict.fromkeys(name for _, node in linear.terms for name in names_of(node))))
+    node = _node(tree, text)
+    if node.op == "given":
+        raise _wrong(text, "`given` is a quantity, not a statement", "quote it as a proposition, or bound it in linear(...)")
+    return Formula(text, node, tuple(dict.fromkeys(names_of(node))))
 
 
 def parse_proposition(text: str) -> Node:
@@ -230,7 +228,9 @@ def _node(tree: ast.expr, text: str, depth: int = 0) -> Node:
         case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]):
             _check_call(name, len(parts), text)
             return Node("equal" if name == "iff" else name, tuple(inner(part) for part in parts))
-    raise _wrong(text, "not a part of the formula language", got=_source(tree), hint="write " + ", ".join((*FUNCTIONS, "~ & | ^")))
+    raise _wrong(
+        text, "not a part of the formula language", got=_source(tree), hint="write " + ", ".join((*FUNCTIONS, "~ & | ^"))
+    )
 
 
 def _source(tree: ast.expr) -> str:

@@ -102,7 +102,7 @@ def rounded(value: Value) -> Value:
     if isinstance(value, dict):
         return {k: rounded(v) for k, v in value.items()}  # type: ignore[return-value]
     if isinstance(value, list | tuple):
-        return type(value)(rounded(v) for v in value)  # type: ignore[return-value, call-arg]
+        return type(value)(rounded(v) for v in value)
     return value
 
 
@@ -154,8 +154,8 @@ def residual_of(state: Measured) -> Residual:
         "n_worlds": _n_worlds(state, reasons),
     }
     method = "; ".join(dict.fromkeys(p.method for p in state.projections))
-    counts = {"n_claims": len(state.quotes), "n_cliques": len(state.cliques)}
-    return Residual(**rounded(fields), **counts, method=method, reasons=reasons)
+    fields |= {"n_claims": len(state.quotes), "n_cliques": len(state.cliques), "method": method}
+    return Residual(**rounded(fields), reasons=reasons)
 
 
 def energy(state: Measured) -> dict[str, float]:
@@ -226,7 +226,7 @@ def _debiased(state: Measured, reasons: dict[str, str]) -> float | None:
 
 
 def _parts(clique: Clique) -> list[Clique]:
-    return [clique.only(lambda quote, name=name: quote.component == name) for name in clique.components]  # type: ignore[misc]
+    return [clique.of((name,)) for name in clique.components]
 
 
 def _local(state: Measured) -> dict[str, float]:
@@ -320,4 +320,3 @@ def _disagreements(clique: Clique) -> list[Violation]:
         for name, quotes in said.items()
         if max(q.p for q in quotes) - min(q.p for q in quotes) > POSITIVE
     ]
-

@@ -115,9 +115,9 @@ def log_distance(clique: Clique) -> float:
     q = clique.values
     shares = cp.Variable(len(points), nonneg=True)
     r = points.T @ shares
-    divergence = cp.sum(cp.kl_div(r, q) + cp.kl_div(1 - r, 1 - q))
-    problem = cp.Problem(cp.Minimize(divergence), [cp.sum(shares) == 1])
-    value = problem.solve(solver=cp.CLARABEL)
+    divergence = cp.sum(cp.kl_div(r, q) + cp.kl_div(1 - r, 1 - q))  # type: ignore[attr-defined]
+    problem = cp.Problem(cp.Minimize(divergence), [cp.sum(shares) == 1])  # type: ignore[attr-defined]
+    value = problem.solve(solver=cp.CLARABEL)  # type: ignore[no-untyped-call]
     return max(0.0, float(value)) if value is not None and math.isfinite(value) else math.inf
 
 
@@ -165,15 +165,18 @@ def _with_fixed_condition(
 
     The worlds with and without the condition mix in fixed shares, so the point is a sum of one of either hull.
     """
-    index, minus = (np.array([pair[k] for pair in pairs]) for k in (0, 1))
+    plus, minus = (np.array([pair[k] for pair in pairs]) for k in (0, 1))
     holds = points[:, condition] == 1
-    shown = points[:, index]
+    shown = points[:, plus]
     inside = np.where(minus >= 0, shown, p_condition * shown)[holds]
     outside = np.where(minus >= 0, 0.0, (1 - p_condition) * shown)[~holds]
     if not len(inside) or (not len(outside) and p_condition < 1):
         return math.inf, quotes
-    outside = outside if len(outside) else np.zeros((1, len(index)))
-    found = nearest_by_oracle(
-        quotes, lambda slopes: inside[np.argmin(inside @ slopes)] + outside[np.argmin(outside @ slopes)], gap=1e-14
-    )
+    outside = outside if len(outside) else np.zeros((1, len(plus)))
+
+    def lowest(slopes: Floats) -> tuple[Floats, float]:
+        vertex = inside[np.argmin(inside @ slopes)] + outside[np.argmin(outside @ slopes)]
+        return vertex, float(vertex @ slopes)
+
+    found = nearest_by_oracle(quotes, lowest, gap=1e-14)
     return float(((found.point - quotes) ** 2).sum()), found.point

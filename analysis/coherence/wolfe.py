@@ -29,13 +29,12 @@ class Nearest(NamedTuple):
 
 
 class Hull(NamedTuple):
-    """A nearest point with the vertices it is made of, their weights, and the duality gap left."""
+    """A point of a hull known through its oracle, what it is made of, and the proven least distance of the hull."""
 
     point: Floats
-    gap: float
+    lower: float
     vertices: Floats
     weights: Floats
-    n_steps: int
 
 
 class _Engine:
@@ -117,7 +116,8 @@ def nearest_rows_numpy(vertices: Floats, quotes: Floats) -> Nearest:
 
 def tolerance(vertices: Floats) -> float:
     """Return the gap at which the search ends: rounding of a scalar product over these vertices."""
-    return TOLERANCE * max(1.0, float(np.abs(vertices).max(initial=0.0)) ** 2 * vertices.shape[1] / 8)
+    size = float(np.abs(vertices).max(initial=0.0))
+    return TOLERANCE * max(1.0, size * size * len(vertices.T) / 8)
 
 
 def _try_face(
@@ -171,32 +171,28 @@ def nearest_listed(vertices: Floats, quote: Floats) -> Chosen:
 
 
 def nearest_by_oracle(
-    quote: Floats,
-    lowest: Callable[[Floats], Floats],
-    *,
-    gap: float = 1e-12,
-    max_steps: int = 2_000,
-    start: Floats | None = None,
+    quote: Floats, lowest: Callable[[Floats], tuple[Floats, float]], *, gap: float = 1e-12, max_steps: int = 2_000
 ) -> Hull:
     """Return the point nearest to `quote` in a hull known only through its oracle.
 
-    `lowest(slopes)` returns a vertex with the least `slopes . v`. The search ends at the relative gap `gap`, or where the
-    oracle has nothing new to say; the caller reads the bound off the gap, not off the end of the search.
+    `lowest(slopes)` returns a vertex with small `slopes . v`, and a proven lower bound of it over all vertices. The search
+    ends at the relative gap `gap`, or where the oracle has nothing new to say; the bound is proven wherever it ends.
     """
-    vertices = (lowest(-quote) if start is None else start)[None, :].astype(float)
-    weights = np.ones(1)
-    left = np.inf
-    for step in range(max_steps):
+    vertices = lowest(-quote)[0][None, :].astype(float)
+    weights, lower = np.ones(1), 0.0
+    for _ in range(max_steps):
         point = weights @ vertices
         slopes = point - quote
-        vertex = lowest(slopes)
-        left = float(slopes @ (point - vertex))
-        if left <= gap * max(1.0, float(slopes @ slopes)) or (vertices == vertex).all(axis=1).any():
-            return Hull(point, max(left, 0.0), vertices, weights, step)
+        length = float(np.linalg.norm(slopes))
+        vertex, bound = lowest(slopes)
+        left = max(float(slopes @ point) - bound, 0.0)
+        lower = max(lower, (length * length - left) / length if length > 0 else 0.0)
+        if left <= gap * max(1.0, length * length) or (vertices == vertex).all(axis=1).any():
+            return Hull(point, lower, vertices, weights)
         grown = np.vstack([vertices, vertex])
         kept, weights = _affine_descent(grown - quote, np.append(weights, 0.0))
         vertices = grown[kept]
-    return Hull(weights @ vertices, left, vertices, weights, max_steps)
+    return Hull(weights @ vertices, lower, vertices, weights)
 
 
 def _affine_descent(moved: Floats, weights: Floats) -> tuple[npt.NDArray[np.bool_], Floats]:

@@ -125,9 +125,10 @@ def differences(alignment: Alignment, first: Timing, second: Timing) -> pd.DataF
 
     Returns
     -------
-    status, differs (names with commas between), kind, action; event_id, agent_id, error, content, duration_s (the time
-    of the event itself), drag_s (how much shorter the run were if it took no time), input_tokens and output_tokens, each
-    with `_a` and `_b` for the two runs; the last four with `_delta` too, second minus first, absent where one is.
+    status, differs (names with commas between), kind, action. Then, each with `_a` and `_b` for the two runs: event_id,
+    agent_id, error, content; lane (place in `agents`), order (place in the run), start_s (since the run's first time),
+    duration_s (of the event itself), drag_s (how much shorter the run were if it took no time), input_tokens,
+    output_tokens; the last four with `_delta` too, second minus first, absent where one is.
     """
     import pandas as pd
 
@@ -143,17 +144,27 @@ def differences(alignment: Alignment, first: Timing, second: Timing) -> pd.DataF
     for name in ("event_id", "agent_id", "error", "content"):
         for side, events, timing in sides:
             columns[f"{name}_{side}"] = [None if n is None else getattr(timing.graph.events[n], name) for n in events]
-    for name in ("duration_s", "drag_s", "input_tokens", "output_tokens"):
+    for which, (side, events, timing) in enumerate(sides):
+        lanes = {pair[which]: n for n, pair in enumerate(alignment.agents) if pair[which] is not None or pair == (None, None)}
+        columns[f"lane_{side}"] = [math.nan if n is None else lanes[timing.graph.events[n].agent_id] for n in events]
+        columns[f"order_{side}"] = [math.nan if n is None else n for n in events]
+    for name in ("start_s", *_DELTAS):
         for side, events, timing in sides:
             values = _measured(timing, name)
             columns[f"{name}_{side}"] = [math.nan if n is None else values[n] for n in events]
+    for name in _DELTAS:
         columns[f"{name}_delta"] = [b - a for a, b in zip(columns[f"{name}_a"], columns[f"{name}_b"], strict=True)]
     return pd.DataFrame(columns)
+
+
+_DELTAS = ("duration_s", "drag_s", "input_tokens", "output_tokens")
 
 
 def _measured(timing: Timing, name: str) -> list[float]:
     """Return one number an event, NaN where it is not known."""
     events = timing.graph.events
+    if name == "start_s":
+        return [start / 1e6 for start in timing.graph.start_us] or [math.nan] * len(events)
     if name == "duration_s":
         is_timed = timing.graph.is_timed if timing.basis_of_time == "clock" else [False] * len(events)
         return [own if known else math.nan for own, known in zip(timing.own, is_timed, strict=True)]

@@ -62,9 +62,10 @@ def compare_groups(values: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
     Returns
     -------
-    One row a metric and variant, `passed` first, then in the order of `METRICS`: name, variant; for each group n (runs that
-    have it), n_tasks, mean, low, high, median (of the runs), with `_a` and `_b`; n_tasks_both; difference, low, high, how
-    ("paired" or "unpaired"), p, q; reason: why there is no difference or no mean, else empty.
+    One row a metric and variant, `passed` first, then in the order of `METRICS`: name, variant, unit, better ("higher",
+    "lower" or "neither"); for each group n (runs that have it), n_tasks, mean, low, high, median (of the runs), with `_a`
+    and `_b`; n_tasks_both; difference, low, high, how ("paired" or "unpaired"), p, q; reason: why there is no difference,
+    else empty.
 
     Notes
     -----
@@ -77,25 +78,25 @@ def compare_groups(values: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     metrics = _metrics(values)
     means = _task_means(values, metrics)
     draws = _draws(means, seed)
-    runs = dict(iter(values.groupby(["name", "group"])))
+    runs = values.dropna(subset=["value"]).groupby(["name", "variant", "group"])["value"].agg(["count", "median"])
+    stated = _reasons(values)
     rows = []
     for k, (name, variant) in enumerate(metrics):
-        row: dict[str, Any] = {"name": name, "variant": variant}
+        row: dict[str, Any] = {"name": name, "variant": variant, **meaning(name)._asdict()}
         for side, group in enumerate("ab"):
-            row |= {f"n_{group}": 0} | _mean(means[side, :, k], draws[side, :, k], group)
-            if (name, group) in runs:
-                known = runs[name, group].query("variant == @variant")["value"].dropna()
-                row |= {f"n_{group}": len(known), f"median_{group}": known.median()}
+            n, median = runs.loc[(name, variant, group)] if (name, variant, group) in runs.index else (0, None)
+            row |= {f"n_{group}": int(n), f"median_{group}": median}
+            row |= _mean(means[side, :, k], draws[side, :, k], group)
         row |= _difference(means[:, :, k], draws[2:, :, k], seed)
-        row["reason"] = "" if row["how"] else _why_not(row, runs)
+        row["reason"] = "" if row["how"] else _why_not(row, stated)
         rows.append(row)
     table = pd.DataFrame(rows, columns=_COLUMNS)
     return table.assign(q=benjamini_hochberg(table["p"].tolist()))
 
 
 _COLUMNS = (
-    "name", "variant", "n_a", "n_b", "n_tasks_a", "n_tasks_b", "n_tasks_both", "mean_a", "low_a", "high_a", "median_a",
-    "mean_b", "low_b", "high_b", "median_b", "difference", "low", "high", "how", "p", "q", "reason",
+    "name", "variant", "unit", "better", "n_a", "n_b", "n_tasks_a", "n_tasks_b", "n_tasks_both", "mean_a", "low_a", "high_a",
+    "median_a", "mean_b", "low_b", "high_b", "median_b", "difference", "low", "high", "how", "p", "q", "reason",
 )  # fmt: skip
 
 
@@ -211,13 +212,17 @@ def _p_normal(distance: float, scale: float) -> float:
     return 2 * NormalDist().cdf(-distance / scale) if scale else 1.0
 
 
-def _why_not(row: Mapping[str, Any], runs: Mapping[Any, pd.DataFrame]) -> str:
+def _reasons(values: pd.DataFrame) -> dict[Any, str]:
+    """Return for each metric and group why most of the runs that lack it do so."""
+    absent = values[values["value"].isna() & (values["reason"] != "")]
+    counts = absent.groupby(["name", "group", "reason"]).size().sort_index().sort_values(ascending=False, kind="stable")
+    return {(name, group): reason for name, group, reason in reversed(counts.index.tolist())}
+
+
+def _why_not(row: Mapping[str, Any], stated: Mapping[Any, str]) -> str:
     for group in "ab":
         if not row[f"n_{group}"]:
-            there = runs.get((row["name"], group))
-            stated = [] if there is None else there.query("value.isna() and reason != ''")["reason"].mode().tolist()
-            reason = stated[0] if stated else "no run has it in this variant"
-            return f"absent in {group.upper()}: {reason}"
+            return f"absent in {group.upper()}: {stated.get((row['name'], group), 'no run has it in this variant')}"
     both = f"{row['n_tasks_both']} in both" if row["n_tasks_both"] else "none in both"
     return (
         f"not enough samples: {row['n_tasks_a']} tasks in A, {row['n_tasks_b']} in B, {both}; "

@@ -173,7 +173,7 @@ def longest_paths(network: Network, n_events: int) -> Paths:
         span_causal=max(alone, default=0),
         slack=slack,
         drag=_drag(network, working, slack=slack, heads=heads, tails=tails),
-        critical=_critical(network, heads, ends, span),
+        critical=_critical(network, working, heads, ends),
     )
 
 
@@ -205,13 +205,18 @@ def _tails(network: Network) -> list[int]:
     return after
 
 
-def _critical(network: Network, heads: Sequence[int], ends: Sequence[int], span: int) -> list[int]:
-    """Walk back from the earliest event that ends last, always to the earliest cause that explains the start."""
+def _critical(network: Network, working: Sequence[Sequence[int]], heads: Sequence[int], ends: Sequence[int]) -> list[int]:
+    """Walk back from the earliest event that ends last, always to the earliest cause that explains the start.
+
+    An event that the path enters only where it does nothing, before or between what runs inside it, is not on it.
+    """
+    span = max(ends, default=0)
     at = min([node for node, end in enumerate(ends) if end == span], key=lambda node: network.owners[node], default=None)
     path: list[int] = []
     while at is not None:
-        path.append(network.owners[at])
-        start = heads[at]
+        owner, start = network.owners[at], heads[at]
+        if network.weights[at] or not network.weights[working[owner][0]]:
+            path.append(owner)
         causes = [cause for cause in (*network.causal[at], *network.serial[at]) if ends[cause] == start]
         at = min(causes, key=lambda node: network.owners[node], default=None)
     return list(dict.fromkeys(reversed(path)))

@@ -26,7 +26,7 @@ from analysis.workspace import SCHEMAS, File, Snapshot, Workspace, problem_table
 
 Progress = Callable[[float, str], None]
 _EVENTS_A_FILE = 100_000
-_BYTES_A_FILE = 64 * MEBIBYTE
+_BYTES_A_FILE = 16 * MEBIBYTE
 _PROBLEMS_SHOWN = 20
 _GOT_SHOWN = 500
 

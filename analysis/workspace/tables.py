@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -163,36 +165,44 @@ def problem_table(problems: Iterable[Problem], *, stage: Literal["read", "assemb
 def traces_from(tables: Mapping[str, pa.Table]) -> list[Trace]:
     """Return the traces that `trace_tables` made the rows of, sorted by id; the inverse of it."""
     members: dict[str, dict[str, list[Any]]] = {name: {} for name in MEMBERS}
-    texts = {(row["trace_id"], row["position"]): row for row in tables["texts"].to_pylist()}
+    texts = dict(_fields(tables["texts"], _TEXT_COLUMNS))
     for name, record in MEMBERS.items():
-        for row in tables[name].sort_by([("trace_id", "ascending"), ("position", "ascending")]).to_pylist():
-            trace_id = row["trace_id"]
-            if name == "events" and (text := texts.get((trace_id, row["position"]))) is not None:
-                row |= {field: text[field] for field in _TEXT_FIELDS}
-            columns = _RECORD_COLUMNS[name] + (_TEXT_COLUMNS if name == "events" else [])
-            members[name].setdefault(trace_id, []).append(_record(record, columns, row))
+        table = tables[name].sort_by([("trace_id", "ascending"), ("position", "ascending")])
+        for key, fields in _fields(table, _RECORD_COLUMNS[name]):
+            if name == "events":
+                fields |= texts.get(key, {})
+            members[name].setdefault(key[0], []).append(record(**fields))
     return [
-        _record(Trace, _TRACE_COLUMNS, row, {name: tuple(rows.get(row["trace_id"], ())) for name, rows in members.items()})
-        for row in tables["traces"].sort_by("trace_id").to_pylist()
+        Trace(**(fields | {name: tuple(rows.get(key[0], ())) for name, rows in members.items()}))
+        for key, fields in _fields(tables["traces"].sort_by("trace_id"), _TRACE_COLUMNS)
     ]
 
 
-def _rows(schema: pa.Schema, columns: Iterable[Column], members: Sequence[tuple[str, int, Any]]) -> pa.Table:
-    data: dict[str, list[Any]] = {"trace_id": [m[0] for m in members], "position": [m[1] for m in members]}
-    for column in columns:
-        data[column.name] = _values([getattr(member, column.name) for _, _, member in members], column)
+def _rows(schema: pa.Schema, columns: Sequence[Column], members: Sequence[tuple[str, int, Any]]) -> pa.Table:
+    data: dict[str, Sequence[Any]] = {"trace_id": [m[0] for m in members], "position": [m[1] for m in members]}
+    read = attrgetter(*(column.name for column in columns))
+    fields = zip(*map(read, (m[2] for m in members)), strict=True) if members else repeat(())
+    for column, values in zip(columns, fields, strict=False):
+        data[column.name] = _values(values, column)
     return pa.table({name: pa.array(data[name], schema.field(name).type) for name in schema.names}, schema=schema)
 
 
-def _values(values: list[Any], column: Column) -> list[Any]:
+def _values(values: Sequence[Any], column: Column) -> Sequence[Any]:
     if column.json is None:
         return values
-    return [None if value in (None, (), {}) else msgspec.json.encode(value).decode() for value in values]
+    encode = msgspec.json.Encoder().encode
+    return [encode(value).decode() if value else None for value in values]
 
 
-def _record(record: Any, columns: Iterable[Column], row: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> Any:
-    fields = {c.name: _field(row[c.name], c) for c in columns if row.get(c.name) is not None}
-    return record(**fields, **(given or {}))
+def _fields(table: pa.Table, columns: Iterable[Column]) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
+    """Yield of each row its trace_id and position, and the fields that are there."""
+    rows: list[dict[str, Any]] = [{} for _ in range(table.num_rows)]
+    for column in columns:
+        for row, value in zip(rows, table[column.name].to_pylist(), strict=True):
+            if value is not None:
+                row[column.name] = _field(value, column)
+    places = table["position"].to_pylist() if "position" in table.schema.names else repeat(0)
+    yield from zip(zip(table["trace_id"].to_pylist(), places, strict=False), rows, strict=True)
 
 
 def _field(value: Any, column: Column) -> Any:

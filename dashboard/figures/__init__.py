@@ -1,6 +1,5 @@
 """Figures: frames in, Plotly figures out, no streamlit. Here stands what they and the graph share: how a kind looks.
 
-lanes       who did what, when: one lane an agent
 overview    what the traces of a workspace consist of
 
 Colours follow Okabe and Ito, told apart by colour-blind readers, on white and on black; each kind has a shape too.
@@ -19,15 +18,15 @@ KIND_COLORS = {
     "act": "#8C8C8C",
     "opaque": "#CC79A7",
 }
-#: Plotly's name and vis-network's name of the shape of each kind.
+#: The shape of each kind, as vis-network calls it.
 KIND_SHAPES = {
-    "spawn": ("triangle-up", "triangle"),
-    "delegate": ("square", "square"),
-    "communicate": ("circle", "dot"),
-    "aggregate": ("diamond", "diamond"),
-    "stop": ("star", "star"),
-    "act": ("hexagon", "hexagon"),
-    "opaque": ("triangle-down", "triangleDown"),
+    "spawn": "triangle",
+    "delegate": "square",
+    "communicate": "dot",
+    "aggregate": "diamond",
+    "stop": "star",
+    "act": "hexagon",
+    "opaque": "triangleDown",
 }
 SELECTED = "#D6249F"  # what is selected, and what it is tied to
 FAINT = "rgba(128,128,128,0.45)"  # ties that are only background

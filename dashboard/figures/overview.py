@@ -44,7 +44,7 @@ def quality_map(points: pd.DataFrame) -> go.Figure:
     note = f"{len(points):,} of {n_all:,} traces that have both" if n_all else "No trace has both numbers yet."
     figure.add_shape(type="rect", x0=0, x1=BAD, y0=GOOD, y1=1.0, line={"width": 1, "dash": "dot", "color": FAINT}, layer="below")
     return figure.update_layout(
-        title={"text": "Where are good work and good orchestration apart?", "subtitle": {"text": note}},
+        title={"text": "Good work, bad orchestration?", "subtitle": {"text": note}},
         xaxis={"title": "q_orchestration (share)", "range": [-0.03, 1.05], "zeroline": False},
         yaxis={"title": "q_work (share)", "range": [-0.05, 1.08], "zeroline": False},
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},

@@ -56,7 +56,7 @@ def rows(trace: Trace, *, critical: Sequence[str] = (), drag_s: Mapping[str, flo
         "title": safe.line(trace.trace_id, 120),
         "file": f"{safe.file_slug(trace.trace_id)}.png",
         "selected_color": SELECTED,
-        "kinds": [[kind, KIND_COLORS[kind], KIND_SHAPES[kind][1]] for kind in kinds],
+        "kinds": [[kind, KIND_COLORS[kind], KIND_SHAPES[kind]] for kind in kinds],
         "lanes": lanes,
         "kind": [kinds.index(kind_of(event.kind)) for event in events],
         "lane": [lane_of[event.agent_id or NO_AGENT] for event in events],

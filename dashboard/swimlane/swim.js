@@ -19,7 +19,7 @@ export default function (component) {
 function followPage(cursor) {
   cursors.set(cursor.of, cursor);
   views.get(cursor.of)?.follow(cursor);
-  return () => cursors.delete(cursor.of);
+  return () => { if (cursors.get(cursor.of) === cursor) cursors.delete(cursor.of); };
 }
 
 function showDrawing({ data, parentElement, setTriggerValue }) {

@@ -14,8 +14,8 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from dashboard import network, safe
-from dashboard.figures.lanes import lanes
+from analysis.model import Agent, Event, Trace
+from dashboard import network, safe, swimlane
 
 SINK = os.environ.get("COUNTERPOINT_TEST_SINK", "")
 
@@ -111,7 +111,8 @@ def through_safe() -> None:
     text = safe.plotly_text(TRICKS)
     bar = go.Bar(x=[1], y=[text], text=[safe.plotly_text(payload("bar"))], hovertext=[text], hoverinfo="text", orientation="h")
     st.plotly_chart(go.Figure(bar).update_layout(title=safe.plotly_text(payload("title"))), key="bar")
-    st.plotly_chart(lanes(*hostile_trace(9), axis="order", selected=payload("e0")), key="lanes")
+    drawing = swimlane.payload(swimlane.rows(as_trace(*hostile_trace(9))))
+    swimlane.draw(drawing, selected=1, axis="order", shown=None, on_pick=print, on_show=print)
     st.text("END")
 
 
@@ -131,6 +132,19 @@ def hostile_trace(n_events: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         }
     )
     return events, pd.DataFrame({"agent_id": names, "component": [breakout] * 4})
+
+
+def as_trace(events: pd.DataFrame, agents: pd.DataFrame) -> Trace:
+    """Return the hostile trace as a record."""
+    return Trace(
+        trace_id=payload("trace"),
+        world="recorded",
+        agents=tuple(Agent(agent_id=row.agent_id, component=row.component) for row in agents.itertuples()),
+        events=tuple(
+            Event(event_id=row.event_id, agent_id=row.agent_id, name=row.action, content=row.event_id, error=row.action)
+            for row in events.itertuples()
+        ),
+    )
 
 
 def graph() -> None:

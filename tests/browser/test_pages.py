@@ -112,10 +112,12 @@ def test_an_event_is_reached_by_stepping_and_by_clicking_its_mark(page: Page, ur
     expect(page.get_by_text("event 2 of")).to_be_visible(timeout=SLOW_MS)
     stepped = page.url
     assert "event=" in stepped
-    # The last mark of the chart is the stop event.
-    marks = page.locator(".js-plotly-plot .barlayer .point path")
-    expect(marks.first).to_be_visible(timeout=SLOW_MS)
-    marks.last.click(force=True)
+    # The last mark of the first lane is the stop event.
+    chart = page.locator(".swim canvas.chart")
+    box = chart.bounding_box()
+    assert box is not None
+    gutter, x0, x1 = (float(page.locator(".swim").get_attribute(f"data-{name}") or "nan") for name in ("gutter", "x0", "x1"))
+    chart.click(position={"x": gutter + (stop_s - x0) / (x1 - x0) * (box["width"] - gutter - 12), "y": 26 + 36 / 2})
     expect(page.get_by_text("event 2 of")).not_to_be_visible(timeout=SLOW_MS)
     clicked = page.url
     assert clicked != stepped

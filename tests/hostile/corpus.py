@@ -56,9 +56,18 @@ def everywhere(name: str, text: str) -> Trace:
     extra = {text: [text, {text: text}]}
     basis: dict[str, Any] = {"basis": "derived", "rule": text}
     shared: dict[str, Any] = {
-        "name": text, "agent_id": ident, "targets": (other,), "parents": (text,), "content": text, "messages": ({"role": text, "content": text},),
-        "error": text, "raw_id": text, "raw_type": text, "extra": extra, **basis,
-    }  # fmt: skip
+        "name": text,
+        "agent_id": ident,
+        "targets": (other,),
+        "parents": (text,),
+        "content": text,
+        "messages": ({"role": text, "content": text},),
+        "error": text,
+        "raw_id": text,
+        "raw_type": text,
+        "extra": extra,
+        **basis,
+    }
     payloads: list[dict[str, Any]] = [
         {"kind": "spawn", "task_split": text, "assignment": {ident: text}},
         {
@@ -119,10 +128,16 @@ def _crowd() -> bytes:
     agents = [{"agent_id": f"agent {n}", "component": f"agent {n}", "parent_id": f"agent {n // 3}"} for n in range(400)]
     all_ids = [agent["agent_id"] for agent in agents]
     events = [
-        {"event_id": f"e{n}", "kind": "communicate", "agent_id": f"agent {n % 400}", "targets": all_ids[n % 200 : n % 200 + 100],
-         "parents": [f"e{n - 1}", f"e{n + 1}", f"e{n}"], "order": n}
+        {
+            "event_id": f"e{n}",
+            "kind": "communicate",
+            "agent_id": f"agent {n % 400}",
+            "targets": all_ids[n % 200 : n % 200 + 100],
+            "parents": [f"e{n - 1}", f"e{n + 1}", f"e{n}"],
+            "order": n,
+        }
         for n in range(600)
-    ]  # fmt: skip
+    ]
     return native("crowd", agents=agents, events=events)
 
 
@@ -140,94 +155,329 @@ CASES: dict[str, Case] = {
     "empty": Case("h.jsonl", lambda: b"", 0, {}, "skipped: h.jsonl: the file is empty - check that the export finished", 1),
     "white-space": Case("h.jsonl", lambda: b" \r\n\n\t", 0, {}, "skipped: h.jsonl: the file is empty (got white space)", 1),
     "html": Case("h.json", lambda: b"<!DOCTYPE html><p>504", 0, {}, "skipped: h.json: this is an HTML page, not data", 1),
-    "prose": Case("h.json", lambda: b"\x1b[31mhello", 0, {}, r"skipped: h.json: not a JSON file (got \x1b[31mhello, expected { or [)", 1),
+    "prose": Case(
+        "h.json", lambda: b"\x1b[31mhello", 0, {}, r"skipped: h.json: not a JSON file (got \x1b[31mhello, expected { or [)", 1
+    ),
     "number": Case("h.json", lambda: b"1e999", 0, {}, "skipped: h.json: not a JSON file (got 1e999", 1),
-    "empty-list": Case("h.json", lambda: b"[]", 0, {}, "skipped: h.json: no reader knows this format (got JSON document, first record: list)", 1),
-    "empty-object": Case("h.json", lambda: b"{}", 0, {}, "skipped: h.json: no reader knows this format (got JSON document, first record: obj", 1),
-    "wrong-object": Case("h.json", lambda: b'{"\x1b[31m": 1}', 0, {}, r"skipped: h.json: no reader knows this format (got JSON document, first record: object with keys \x1b[31m)", 1),
+    "empty-list": Case(
+        "h.json", lambda: b"[]", 0, {}, "skipped: h.json: no reader knows this format (got JSON document, first record: list)", 1
+    ),
+    "empty-object": Case(
+        "h.json", lambda: b"{}", 0, {}, "skipped: h.json: no reader knows this format (got JSON document, first record: obj", 1
+    ),
+    "wrong-object": Case(
+        "h.json",
+        lambda: b'{"\x1b[31m": 1}',
+        0,
+        {},
+        r"skipped: h.json: no reader knows this format (got JSON document, first record: object with keys \x1b[31m)",
+        1,
+    ),
     "wrong-list": Case("h.json", lambda: b"[1, null, [2]]", 0, {}, "skipped: h.json: no reader knows this format", 1),
-    "gzip": Case("h.jsonl", lambda: b"\x1f\x8b\x08\0rest", 0, {}, "skipped: h.jsonl: no reader knows this format (got a gzip file)", 1),
-    "zip": Case("h.jsonl", lambda: b"PK\x03\x04rest", 0, {}, "skipped: h.jsonl: no reader knows this format (got a zip archive)", 1),
-    "sqlite": Case("h.db", lambda: b"SQLite format 3\0rest", 0, {}, "skipped: h.db: no reader knows this format (got an SQLite data", 1),
+    "gzip": Case(
+        "h.jsonl", lambda: b"\x1f\x8b\x08\0rest", 0, {}, "skipped: h.jsonl: no reader knows this format (got a gzip file)", 1
+    ),
+    "zip": Case(
+        "h.jsonl", lambda: b"PK\x03\x04rest", 0, {}, "skipped: h.jsonl: no reader knows this format (got a zip archive)", 1
+    ),
+    "sqlite": Case(
+        "h.db", lambda: b"SQLite format 3\0rest", 0, {}, "skipped: h.db: no reader knows this format (got an SQLite data", 1
+    ),
     "png": Case("h.png", lambda: b"\x89PNG\r\n\x1a\n", 0, {}, "skipped: h.png: no reader knows this format (got a picture)", 1),
     "nuls": Case("h.jsonl", lambda: b"\0" * 70_000, 0, {}, "skipped: h.jsonl: the file is not text (got NUL bytes)", 1),
     # the wrong shape
     "whowhen-wrong": Case(
-        "h.json", lambda: json.dumps({"question_ID": "q", "is_correct": 1, "history": [3]}).encode(), 0, {"wrong-shape": 1},
-        "lost: h.json:document: the record does not have the shape its format promises", 1,
+        "h.json",
+        lambda: json.dumps({"question_ID": "q", "is_correct": 1, "history": [3]}).encode(),
+        0,
+        {"wrong-shape": 1},
+        "lost: h.json:document: the record does not have the shape its format promises",
+        1,
     ),
     "annotation-wrong": Case(
-        "h.json", lambda: json.dumps([{"trajectory_id": "t", "failures": [3]}]).encode(), 0, {"wrong-shape": 1},
-        "lost: h.json:record 0: the record does not have the shape", 1,
+        "h.json",
+        lambda: json.dumps([{"trajectory_id": "t", "failures": [3]}]).encode(),
+        0,
+        {"wrong-shape": 1},
+        "lost: h.json:record 0: the record does not have the shape",
+        1,
     ),
-    "native-wrong": Case("h.jsonl", lambda: lines(native("1"), native("2", events=3)), 1, {"bad-value": 1}, f"lost: h.jsonl:line 2: {_LOST_VALUE}", 1),
+    "native-wrong": Case(
+        "h.jsonl",
+        lambda: lines(native("1"), native("2", events=3)),
+        1,
+        {"bad-value": 1},
+        f"lost: h.jsonl:line 2: {_LOST_VALUE}",
+        1,
+    ),
     "other-format-inside": Case(
-        "h.jsonl", lambda: lines(native("1"), b'{"a": 1}', b"3"), 1, {"mixed-format": 1, "wrong-shape": 1},
-        "lost: h.jsonl:line 2: the record is of another format than its file", 1,
+        "h.jsonl",
+        lambda: lines(native("1"), b'{"a": 1}', b"3"),
+        1,
+        {"mixed-format": 1, "wrong-shape": 1},
+        "lost: h.jsonl:line 2: the record is of another format than its file",
+        1,
     ),
     # cut, broken
     "cut-lines": Case("h.jsonl", lambda: _OK[:-9], 1, {"truncated": 1}, "lost: h.jsonl:line 2: the record ends in the middle", 1),
-    "cut-document": Case("h.json", lambda: json.dumps([HEAD], indent=1).encode()[:-9], 0, {}, "skipped: h.json:document: the record ends in", 1),
-    "broken-first-line": Case("h.jsonl", lambda: b'{"format": "coun\n' + _OK, 2, {"truncated": 1}, "lost: h.jsonl:line 1: the record ends", 1),
-    "cut-at-the-front": Case("h.jsonl", lambda: b'ld": "live"}\n' + _OK, 2, {"bad-json": 1}, "lost: h.jsonl:line 1: not valid JSON", 1),
-    "one-broken-line": Case("h.jsonl", lambda: lines(native("1"), b"{oops}", native("2")), 2, {"bad-json": 1}, "lost: h.jsonl:line 2: not valid", 1),
+    "cut-document": Case(
+        "h.json", lambda: json.dumps([HEAD], indent=1).encode()[:-9], 0, {}, "skipped: h.json:document: the record ends in", 1
+    ),
+    "broken-first-line": Case(
+        "h.jsonl", lambda: b'{"format": "coun\n' + _OK, 2, {"truncated": 1}, "lost: h.jsonl:line 1: the record ends", 1
+    ),
+    "cut-at-the-front": Case(
+        "h.jsonl", lambda: b'ld": "live"}\n' + _OK, 2, {"bad-json": 1}, "lost: h.jsonl:line 1: not valid JSON", 1
+    ),
+    "one-broken-line": Case(
+        "h.jsonl", lambda: lines(native("1"), b"{oops}", native("2")), 2, {"bad-json": 1}, "lost: h.jsonl:line 2: not valid", 1
+    ),
     # encodings and line ends
-    "bom": Case("h.jsonl", lambda: b"\xef\xbb\xbf" + _OK, 2, {"encoding": 1}, "repaired: h.jsonl: the text was not plain UTF-8 (got utf-8-sig", 0),
+    "bom": Case(
+        "h.jsonl",
+        lambda: b"\xef\xbb\xbf" + _OK,
+        2,
+        {"encoding": 1},
+        "repaired: h.jsonl: the text was not plain UTF-8 (got utf-8-sig",
+        0,
+    ),
     **{
         f"utf-16-{order}{'-bom' if bom else ''}": Case(
-            "h.jsonl", lambda order=order, bom=bom: (("\ufeff" if bom else "") + _OK.decode()).encode(f"utf-16-{order}"), 2,  # type: ignore[misc]
-            {"encoding": 1}, f"repaired: h.jsonl: the text was not plain UTF-8 (got utf-16{'' if bom else '-' + order}, expected utf-8)", 0,
+            "h.jsonl",
+            lambda order=order, bom=bom: (("\ufeff" if bom else "") + _OK.decode()).encode(f"utf-16-{order}"),
+            2,
+            {"encoding": 1},
+            f"repaired: h.jsonl: the text was not plain UTF-8 (got utf-16{'' if bom else '-' + order}, expected utf-8)",
+            0,
         )
-        for order in ("le", "be") for bom in (True, False)
+        for order in ("le", "be")
+        for bom in (True, False)
     },
-    "bad-utf-8": Case("h.jsonl", lambda: lines(native("1", task={"text": "?"}).replace(b"?", b"\xff\xc0")), 1, {"encoding": 1}, "repaired: h.jsonl", 0),
+    "bad-utf-8": Case(
+        "h.jsonl",
+        lambda: lines(native("1", task={"text": "?"}).replace(b"?", b"\xff\xc0")),
+        1,
+        {"encoding": 1},
+        "repaired: h.jsonl",
+        0,
+    ),
     "crlf-and-blanks": Case("h.jsonl", lambda: b"\r\n\n" + _OK.replace(b"\n", b"\r\n\r\n \n"), 2, {}, "", 0),
     "nul-padded": Case("h.jsonl", lambda: b"\0" + _OK.replace(b"\n", b"\0\0\n\0"), 2, {}, "", 0),
-    "separators-inside": Case("h.jsonl", lambda: lines(json.dumps(HEAD | {"trace_id": "a\u2028b\u0085c"}, ensure_ascii=False).encode()), 1, {}, "", 0),
+    "separators-inside": Case(
+        "h.jsonl", lambda: lines(json.dumps(HEAD | {"trace_id": "a\u2028b\u0085c"}, ensure_ascii=False).encode()), 1, {}, "", 0
+    ),
     "raw-controls": Case(
-        "h.jsonl", lambda: lines(native("1", task={"text": "?"}).replace(b"?", b"\x1b[1m\0\x0b")), 1, {"control-character": 1},
-        "repaired: h.jsonl:document: a control character stood in the text as it is; kept", 0,
+        "h.jsonl",
+        lambda: lines(native("1", task={"text": "?"}).replace(b"?", b"\x1b[1m\0\x0b")),
+        1,
+        {"control-character": 1},
+        "repaired: h.jsonl:document: a control character stood in the text as it is; kept",
+        0,
     ),
     "escaped-nul": Case("h.jsonl", lambda: lines(native("a\0b", task={"text": "\0"})), 1, {}, "", 0),
     "lone-surrogates": Case(
-        "h.jsonl", lambda: lines(native("\ud83d", task={"text": "\udc00", "extra": {"\ud800": 1}}), native("2")), 2, {"surrogate": 1},
-        "repaired: h.jsonl:line 1: half a character (lone surrogate) replaced by U+FFFD", 0,
+        "h.jsonl",
+        lambda: lines(native("\ud83d", task={"text": "\udc00", "extra": {"\ud800": 1}}), native("2")),
+        2,
+        {"surrogate": 1},
+        "repaired: h.jsonl:line 1: half a character (lone surrogate) replaced by U+FFFD",
+        0,
     ),
     # numbers
     "2^64-kept": Case("h.jsonl", lambda: lines(native("1", extra={"n": 2**64, "m": -(10**300)})), 1, {}, "", 0),
-    "2^64-refused": Case("h.jsonl", lambda: lines(native("1", events=[_EVENT | {"order": 2**64}]), native("2")), 1, {"bad-value": 1}, f"lost: h.jsonl:line 1: {_LOST_VALUE}Expected `int` <= 9007199254740992", 1),
-    "not-a-number": Case("h.jsonl", lambda: lines(native("1", outcome={"score": float("nan")}, extra={"a": [float("inf"), float("-inf")]})), 1, {"bad-number": 1}, "repaired: h.jsonl:document: NaN, infinite or out-of-range number read as missing", 0),
-    "1e999": Case("h.jsonl", lambda: lines(native("1", outcome={"score": 7}).replace(b"7", b"1e999")), 1, {"bad-number": 1}, "repaired: h.jsonl:document: NaN, inf", 0),
-    "5000-digits": Case("h.jsonl", lambda: lines(native("1", extra={"n": 7}).replace(b"7", b"7" * 5000)), 1, {"bad-number": 1}, "repaired: h.jsonl:document: NaN, inf", 0),
-    "extremes": Case("h.jsonl", _extremes, 1, {"out-of-range": 4}, "note: h.jsonl:document: a probability outside [0, 1], kept and flagged", 0),
+    "2^64-refused": Case(
+        "h.jsonl",
+        lambda: lines(native("1", events=[_EVENT | {"order": 2**64}]), native("2")),
+        1,
+        {"bad-value": 1},
+        f"lost: h.jsonl:line 1: {_LOST_VALUE}Expected `int` <= 9007199254740992",
+        1,
+    ),
+    "not-a-number": Case(
+        "h.jsonl",
+        lambda: lines(native("1", outcome={"score": float("nan")}, extra={"a": [float("inf"), float("-inf")]})),
+        1,
+        {"bad-number": 1},
+        "repaired: h.jsonl:document: NaN, infinite or out-of-range number read as missing",
+        0,
+    ),
+    "1e999": Case(
+        "h.jsonl",
+        lambda: lines(native("1", outcome={"score": 7}).replace(b"7", b"1e999")),
+        1,
+        {"bad-number": 1},
+        "repaired: h.jsonl:document: NaN, inf",
+        0,
+    ),
+    "5000-digits": Case(
+        "h.jsonl",
+        lambda: lines(native("1", extra={"n": 7}).replace(b"7", b"7" * 5000)),
+        1,
+        {"bad-number": 1},
+        "repaired: h.jsonl:document: NaN, inf",
+        0,
+    ),
+    "extremes": Case(
+        "h.jsonl", _extremes, 1, {"out-of-range": 4}, "note: h.jsonl:document: a probability outside [0, 1], kept and flagged", 0
+    ),
     # depth and size
-    "deep-list": Case("h.json", lambda: b"[" * 100_000 + b"]" * 100_000, 0, {}, "skipped: h.json:document: the record is nested too deeply", 1),
-    "deep-object": Case("h.json", lambda: b'{"a":' * 100_000 + b"1" + b"}" * 100_000, 0, {}, "skipped: h.json:document: the record is nested too", 1),
-    "deep-line": Case("h.jsonl", lambda: lines(native("1"), b"[" * 100_000, native("2")), 2, {"too-deep": 1}, "lost: h.jsonl:line 2: the record is nested too", 1),
-    "deep-extra": Case("h.jsonl", lambda: lines(native("1", extra={"a": _deep(500)}), native("2")), 1, {"bad-value": 1}, f"lost: h.jsonl:line 1: {_LOST_VALUE}nested deeper than 100 levels", 1),
-    "deep-history": Case("h.json", lambda: json.dumps({"question_ID": "q", "is_correct": True, "history": _HISTORY, "x": _deep(500)}).encode(), 0, {"too-deep": 1}, "lost: h.json:document: the record is nested too", 1),
-    "large-line": Case("h.jsonl", lambda: lines(native("1"), native("x", extra={"a": "x" * 2**21}), native("2")), 2, {"too-large": 1}, "lost: h.jsonl:line 2: the record is larger than the limit (got 2 MiB, expected at most 1 MiB) - raise --max-record-mb", 1, ("--max-record-mb", "1")),
-    "large-document": Case("h.json", lambda: b"[" + b" " * 2**21 + native("1") + b"]", 0, {}, "skipped: h.json:document: the record is larger than the limit (got 2 MiB", 1, ("--max-record-mb", "1")),
+    "deep-list": Case(
+        "h.json", lambda: b"[" * 100_000 + b"]" * 100_000, 0, {}, "skipped: h.json:document: the record is nested too deeply", 1
+    ),
+    "deep-object": Case(
+        "h.json",
+        lambda: b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        0,
+        {},
+        "skipped: h.json:document: the record is nested too",
+        1,
+    ),
+    "deep-line": Case(
+        "h.jsonl",
+        lambda: lines(native("1"), b"[" * 100_000, native("2")),
+        2,
+        {"too-deep": 1},
+        "lost: h.jsonl:line 2: the record is nested too",
+        1,
+    ),
+    "deep-extra": Case(
+        "h.jsonl",
+        lambda: lines(native("1", extra={"a": _deep(500)}), native("2")),
+        1,
+        {"bad-value": 1},
+        f"lost: h.jsonl:line 1: {_LOST_VALUE}nested deeper than 100 levels",
+        1,
+    ),
+    "deep-history": Case(
+        "h.json",
+        lambda: json.dumps({"question_ID": "q", "is_correct": True, "history": _HISTORY, "x": _deep(500)}).encode(),
+        0,
+        {"too-deep": 1},
+        "lost: h.json:document: the record is nested too",
+        1,
+    ),
+    "large-line": Case(
+        "h.jsonl",
+        lambda: lines(native("1"), native("x", extra={"a": "x" * 2**21}), native("2")),
+        2,
+        {"too-large": 1},
+        "lost: h.jsonl:line 2: the record is larger than the limit (got 2 MiB, expected at most 1 MiB) - raise --max-record-mb",
+        1,
+        ("--max-record-mb", "1"),
+    ),
+    "large-document": Case(
+        "h.json",
+        lambda: b"[" + b" " * 2**21 + native("1") + b"]",
+        0,
+        {},
+        "skipped: h.json:document: the record is larger than the limit (got 2 MiB",
+        1,
+        ("--max-record-mb", "1"),
+    ),
     # the same twice
-    "same-record": Case("h.jsonl", lambda: lines(native("1"), native("1"), native("1")), 1, {"duplicate-record": 2}, "note: h.jsonl:line 2: the same record again; counted once - nothing to do [and 1 more like it]", 0),
-    "same-id": Case("h.jsonl", lambda: lines(native("1"), native("1", extra={"a": 1})), 2, {"same-id": 1}, "repaired: h.jsonl:line 2: same id, different content: kept apart as a second trace (got counterpoint:1)", 0),
+    "same-record": Case(
+        "h.jsonl",
+        lambda: lines(native("1"), native("1"), native("1")),
+        1,
+        {"duplicate-record": 2},
+        "note: h.jsonl:line 2: the same record again; counted once - nothing to do [and 1 more like it]",
+        0,
+    ),
+    "same-id": Case(
+        "h.jsonl",
+        lambda: lines(native("1"), native("1", extra={"a": 1})),
+        2,
+        {"same-id": 1},
+        "repaired: h.jsonl:line 2: same id, different content: kept apart as a second trace (got counterpoint:1)",
+        0,
+    ),
     "same-key": Case("h.jsonl", lambda: lines(native("1")[:-1] + b', "trace_id": "2"}'), 1, {}, "", 0),
-    "same-event": Case("h.jsonl", lambda: lines(native("1", events=[_EVENT] * 3)), 1, {"duplicate-event": 2, "opaque-event": 3}, "repaired: h.jsonl:document: event id occurs twice; the later one was renamed (got e, e)", 0),
+    "same-event": Case(
+        "h.jsonl",
+        lambda: lines(native("1", events=[_EVENT] * 3)),
+        1,
+        {"duplicate-event": 2, "opaque-event": 3},
+        "repaired: h.jsonl:document: event id occurs twice; the later one was renamed (got e, e)",
+        0,
+    ),
     # names
-    "names": Case("h.jsonl", lambda: lines(*(native(name, agents=[{"agent_id": name, "component": name}]) for name in ("../../x", "con", "/", ".", "nul.txt", "a" * 480))), 6, {}, "", 0),
-    "long-id": Case("h.jsonl", lambda: lines(native("x" * 600), native("2")), 1, {"bad-value": 1}, f"lost: h.jsonl:line 1: {_LOST_VALUE}Expected `str` of length <= 512", 1),
-    "long-agent": Case("h.jsonl", lambda: lines(native("1", events=[_EVENT | {"agent_id": "x" * 600}]), native("2")), 1, {"bad-value": 1}, f"lost: h.jsonl:line 1: {_LOST_VALUE}Expected `str` of length <= 512", 1),
-    "long-unknown-value": Case("h.jsonl", lambda: lines(native("1", world="x" * 100_000), native("2")), 1, {"bad-value": 1}, f"lost: h.jsonl:line 1: {_LOST_VALUE}Invalid enum value 'xxx", 1),
-    "file-name": Case("‮\x1b[31m<b>=1+1.jsonl", lambda: lines(native("1"), b"{oops"), 1, {"bad-json": 1}, r"lost: \u202e\x1b[31m<b>=1+1.jsonl:line 2: not valid JSON", 1),
-    "long-file-name": Case("x" * 240 + ".jsonl", lambda: lines(native("1"), b"{oops"), 1, {"bad-json": 1}, f"lost: {'x' * 240}.jsonl:line 2: not valid JSON", 1),
+    "names": Case(
+        "h.jsonl",
+        lambda: lines(
+            *(
+                native(name, agents=[{"agent_id": name, "component": name}])
+                for name in ("../../x", "con", "/", ".", "nul.txt", "a" * 480)
+            )
+        ),
+        6,
+        {},
+        "",
+        0,
+    ),
+    "long-id": Case(
+        "h.jsonl",
+        lambda: lines(native("x" * 600), native("2")),
+        1,
+        {"bad-value": 1},
+        f"lost: h.jsonl:line 1: {_LOST_VALUE}Expected `str` of length <= 512",
+        1,
+    ),
+    "long-agent": Case(
+        "h.jsonl",
+        lambda: lines(native("1", events=[_EVENT | {"agent_id": "x" * 600}]), native("2")),
+        1,
+        {"bad-value": 1},
+        f"lost: h.jsonl:line 1: {_LOST_VALUE}Expected `str` of length <= 512",
+        1,
+    ),
+    "long-unknown-value": Case(
+        "h.jsonl",
+        lambda: lines(native("1", world="x" * 100_000), native("2")),
+        1,
+        {"bad-value": 1},
+        f"lost: h.jsonl:line 1: {_LOST_VALUE}Invalid enum value 'xxx",
+        1,
+    ),
+    "file-name": Case(
+        "‮\x1b[31m<b>=1+1.jsonl",
+        lambda: lines(native("1"), b"{oops"),
+        1,
+        {"bad-json": 1},
+        r"lost: \u202e\x1b[31m<b>=1+1.jsonl:line 2: not valid JSON",
+        1,
+    ),
+    "long-file-name": Case(
+        "x" * 240 + ".jsonl",
+        lambda: lines(native("1"), b"{oops"),
+        1,
+        {"bad-json": 1},
+        f"lost: {'x' * 240}.jsonl:line 2: not valid JSON",
+        1,
+    ),
     # text that is more than text, and more of everything
     **{
-        name: Case("h.jsonl", lambda name=name, text=text: lines(encode(everywhere(name, text))), 1, {"opaque-event": 1, "orphan": 7}, "", 0)  # type: ignore[misc]
+        name: Case(
+            "h.jsonl",
+            lambda name=name, text=text: lines(encode(everywhere(name, text))),
+            1,
+            {"opaque-event": 1, "orphan": 7},
+            "",
+            0,
+        )
         for name, text in STRANGE.items()
     },
     "crowd": Case("h.jsonl", _crowd, 1, {"orphan": 2}, "note: h.jsonl:document: a parent event is not in the trace", 0),
-    "strange-history": Case("h.json", lambda: json.dumps([{"content": t, "role": "human" if n == 0 else f"Orchestrator (-> {t[:99]})"} for n, t in enumerate(STRANGE.values())]).encode(), 1, {"unknown-agent": 11}, "", 0),
-}  # fmt: skip
+    "strange-history": Case(
+        "h.json",
+        lambda: json.dumps(
+            [{"content": t, "role": "human" if n == 0 else f"Orchestrator (-> {t[:99]})"} for n, t in enumerate(STRANGE.values())]
+        ).encode(),
+        1,
+        {},
+        "",
+        0,
+    ),
+}
 
 
 def write_case(folder: Path, name: str) -> Path:

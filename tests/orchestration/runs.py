@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from analysis.model import Agent, Event, Source, Trace
 
 
-def event(name: str, agent: str | None = None, start: float | None = None, end: float | None = None, **fields: Any) -> Event:
+def event(
+    event_id: str, agent: str | None = None, start: float | None = None, end: float | None = None, /, **fields: Any
+) -> Event:
     """An event of an agent, `act` unless said otherwise; `after` names its causes."""
-    kind = fields.pop("kind", "act")
-    parents = tuple(fields.pop("after", ()))
-    return Event(event_id=name, agent_id=agent, kind=kind, t_start_s=start, t_end_s=end, parents=parents, **fields)
+    fields = {"kind": "act", "parents": tuple(fields.pop("after", ())), **fields}
+    start, end = fields.pop("start", start), fields.pop("end", end)
+    return Event(event_id=event_id, agent_id=agent, t_start_s=start, t_end_s=end, **fields)
 
 
 def run(*events: Event, is_ordered: bool = True, **fields: Any) -> Trace:

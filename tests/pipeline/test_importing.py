@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from hypothesis import given, settings
 from analysis.errors import Problem, UnknownNameError
 from analysis.model import Agent, Event, Label, Source, Trace, encode
 from analysis.pipeline import FileReport, ImportReport, import_paths
+from analysis.simulation import SimulationPolicy, simulate
 from analysis.workspace import SCHEMAS, Snapshot, Workspace
 from analysis.workspace.heads import Head
 from tests.pipeline.corpus import (
@@ -478,3 +482,45 @@ def test_labels_of_the_native_format_come_back_in_their_order(tmp_path: Path) ->
     store = workspace(tmp_path)
     import_paths(store, [write_traces(tmp_path / "a.jsonl", [trace(labels=labels)])])
     assert all_traces(store)[0].labels == labels
+
+
+# --- bounded memory
+
+
+MEASURED = """
+import sys
+from analysis.cli import main
+try:
+    main()
+finally:
+    print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def peak_mib(file: Path, store: Path) -> float:
+    """The most memory that an import of the file takes, as a process of its own."""
+    command = [sys.executable, "-c", MEASURED, "import", str(file), "-w", str(store)]
+    ran = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    return int(ran.stdout.split()[-1]) / 1024
+
+
+def write_large(file: Path) -> None:
+    """100 traces of one long text each."""
+    write_traces(file, (trace(f"x:{n}", events=(Event(event_id="e", content=f"word {n} " * 130_000),)) for n in range(100)))
+
+
+def write_many(file: Path) -> None:
+    """10,000 traces of 18 events each."""
+    lines = [encode(run) for run in simulate(SimulationPolicy(n_tasks=110), seed=1)]
+    head = b'"trace_id":"counterpoint:'
+    write(file, (line.replace(head, head + b"%d-" % n, 1) for n in range(12) for line in lines))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
+@pytest.mark.parametrize("write_file", [write_large, pytest.param(write_many, marks=pytest.mark.soak)])
+def test_an_import_of_100_mb_takes_less_than_half_a_gigabyte(tmp_path: Path, write_file: Callable[[Path], None]) -> None:
+    write_file(tmp_path / "in.jsonl")
+    assert (tmp_path / "in.jsonl").stat().st_size > 100_000_000
+    peak = peak_mib(tmp_path / "in.jsonl", tmp_path / "store")
+    print(f"peak {peak:.0f} MiB")
+    assert peak < 500

@@ -22,7 +22,6 @@ from analysis.pipeline.resolving import finish
 from analysis.readers import spans
 from analysis.readers.fragment import Fragment
 from analysis.readers.source import Source, open_source
-from analysis.readers.spans import envelopes
 from tests.readers.odd_spans import CASES, MS, T0, bare, chain, fan, request, span, text
 
 TRACE = f"{0xABC:032x}"
@@ -498,6 +497,12 @@ def test_times_are_read_in_the_unit_their_size_shows(name: str, tmp_path: Path) 
     assert abs(event.t_start_s - 1_790_000_000.123456789) <= (0.124 if name == "seconds" else 0.0005)
 
 
+def test_one_file_may_write_times_in_several_ways(tmp_path: Path) -> None:
+    rows = [{"trace_id": TRACE, "span_id": f"s{n}", "name": "n", "start_time": value} for n, value in enumerate(TIMES.values())]
+    starts = [event.t_start_s for event in Loaded(written(tmp_path, rows)).trace.events]
+    assert [start for start in starts if start is not None and 0 <= start - 1_790_000_000 < 0.124] == starts
+
+
 def test_times_without_a_zone_stay_naive_unless_others_have_one(tmp_path: Path) -> None:
     rows = [{"trace_id": TRACE, "span_id": i, "name": "n", "start_time": t} for i, t in (("a", "2026-01-01T00:00:00"), ("b", 1))]
     assert Loaded(written(tmp_path, rows[:1])).trace.clock == "naive"
@@ -892,6 +897,11 @@ def test_any_json_in_the_place_of_spans_gives_traces_or_problems(value: Any, tmp
     assert f"spans:{TRACE}" in found.traces
 
 
-def test_kinds_are_those_that_are_detected() -> None:
-    assert {kind.name for kind in spans.KINDS} == {"otlp-json", "otlp-protobuf", "span-list", "span-console"}
-    assert envelopes.kind_of.__module__ == "analysis.readers.spans.envelopes"
+def test_each_kind_of_file_is_recognised_by_its_content(tmp_path: Path) -> None:
+    made = request([span(1)])
+    pb = tmp_path / "spans.txt"
+    pb.write_bytes(as_protobuf(made))
+    row = {"trace_id": TRACE, "span_id": "a", "name": "n"}
+    console = {"name": "n", "context": {"trace_id": f"0x{TRACE}", "span_id": "0x1"}}
+    files = [written(tmp_path, value, f"{n}.csv") for n, value in enumerate((made, row, console))]
+    assert Loaded(files[0], pb, *files[1:]).kinds == [kind.name for kind in spans.KINDS]

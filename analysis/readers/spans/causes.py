@@ -26,7 +26,7 @@ class Merge(NamedTuple):
 class Causes(NamedTuple):
     """By place of a span: the events it follows, the merge before it; by run (-1: outside all): what nothing there has read."""
 
-    heard: dict[int, list[str]]
+    heard: dict[int, tuple[str, ...]]
     merges: dict[int, Merge]
     unread: dict[int, list[str]]
 
@@ -70,7 +70,7 @@ def causes(nodes: list[Node], handings: Iterable[Handing]) -> Causes:
     made = Causes({}, {}, {})
     # Runs inside come later in the order, and what they end with is known before the run around them is looked at.
     for scope in sorted({*starts, *ends}, reverse=True):
-        _sweep(nodes, scope, starts.get(scope, []), sorted(ends.get(scope, [])), made)
+        _sweep(nodes, scope, starts.pop(scope, []), sorted(ends.pop(scope, [])), made)
     return made
 
 
@@ -121,7 +121,7 @@ def _sweep(nodes: list[Node], scope: int, starts: list[int], ends: list[_End], m
             heard += _read(nodes, n, waiting, results, made)
             waiting = []
         if heard:
-            made.heard[n] = heard
+            made.heard[n] = tuple(heard)
     tails = [made.unread.get(end.n, [end.event_id])[-1] for end in silent]
     left = [*([model.event_id] if model is not None else []), *(end.event_id for end in waiting), *tails]
     if left:
