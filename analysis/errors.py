@@ -40,7 +40,7 @@ CATALOGUE: dict[str, tuple[Severity, str, str]] = {
     "same-id": ("repaired", "same id, different content: kept apart as a second trace", "give each run its own id"),
     "bad-time": ("repaired", "a time that cannot be read, kept under `extra`", "write nanoseconds since 1970 or an ISO date"),
     "time-unit": ("repaired", "a time is not in the unit that its field names; read by its size", "write nanoseconds"),
-    "bad-attributes": ("repaired", "attributes of an unknown shape kept under `extra`", "write a list of {key, value}, or an object"),
+    "bad-attributes": ("repaired", "attributes of an unknown shape, kept under `extra`", "write {key, value} pairs or an object"),
     "cycle": ("repaired", "the parents go round in a circle; cut before its earliest event", "check how parent ids are made"),
     "made-id": ("note", "a record has no id; one was made from its content", "nothing to do; the same content gives the same id"),
     "no-time": ("note", "a start or an end is missing", "export again if the run had not ended"),

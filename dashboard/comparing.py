@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
 import pandas as pd
 import streamlit as st
 
-from analysis.model import Trace
+from analysis.model import Event, Trace
 from analysis.orchestration.alignment import STATUSES
 from dashboard import jobs, loading, safe, selection, tables
 from dashboard.figures import compare as figures
@@ -33,13 +34,11 @@ MAX_Q = 0.05  # what is counted as found
 
 
 def draw_run(run: Trace) -> None:
-    """Draw what one run was and how it ended, in a line, and the way to it."""
+    """Draw the way to one run, saying what it was and how it ended."""
     outcome = {True: "passed", False: "failed", None: "no outcome"}[run.outcome.passed]
-    facts = [f"{len(run.events):,} events", f"{len(run.agents):,} agents"]
+    facts = [outcome, f"{len(run.events):,} events", f"{len(run.agents):,} agents"]
     facts += [f"{word} {value}" for word, value in (("condition", run.groups.condition), ("trial", run.groups.trial)) if value]
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", gap="small"):
-        st.caption(f"**{safe.markdown(outcome)}** · {safe.markdown(' · '.join(facts), 120)}", width="content")
-        selection.link("trace", "Open", trace=run.trace_id)
+    selection.link("trace", " · ".join(facts), trace=run.trace_id)
 
 
 def draw_pair(version: Version, a: Trace, b: Trace) -> None:
@@ -89,13 +88,15 @@ def draw_groups(version: Version, first: str, second: str) -> None:
         st.plotly_chart(figures.forest(table), key="compare.forest", config={"displayModeBar": False})
     else:
         st.info("Not enough samples for any interval; the table says what each metric lacks.", icon=":material/data_alert:")
-    n_found = int((table["q"] <= MAX_Q).sum())
     st.subheader("All metrics")
-    st.caption(
-        f"{n_found:,} of {table['q'].notna().sum():,} differences stand at q ≤ {MAX_Q:.2f} (Benjamini and Hochberg, over all of "
-        f"them). Intervals are 95 %, from tasks drawn anew; every task counts once."
-    )
-    tables.show(table, key="compare-groups", columns=GROUPS, height=520)
+    if n_tested := int(table["q"].notna().sum()):
+        found = f"{int((table['q'] <= MAX_Q).sum()):,} of {n_tested:,} differences stand at q ≤ {MAX_Q:.2f}"
+        st.caption(
+            f"{safe.markdown(found)} (Benjamini and Hochberg, over all of them). Intervals are 95 %, from tasks drawn anew; each "
+            "task counts once."
+        )
+    known_first = table.iloc[table["difference"].isna().argsort(kind="stable")].reset_index(drop=True)
+    tables.show(known_first, key="compare-groups", columns=GROUPS, height=520)
 
 
 def _outcome(row: pd.Series) -> str:
@@ -158,21 +159,38 @@ def _draw_metrics(version: Version, a: Trace, b: Trace) -> None:
 
 def _draw_place(a: Trace, b: Trace, place: pd.Series) -> None:
     """The two events of a place in full, side by side."""
-    differs = f": {place['differs']}" if place["differs"] else ""
-    st.markdown("#### " + safe.markdown(f"{place['kind']}, {place['status']}{differs}", 160))
+    differs = [name for name in place["differs"].split(", ") if name]
+    what = f"{place['kind']}, {place['status']}{': ' if differs else ''}{', '.join(differs)}"
+    st.markdown("#### " + safe.markdown(what, 160))
     for column, run, side in zip(st.columns(2, gap="medium"), (a, b), "ab", strict=True):
         with column:
-            event_id = place[f"event_id_{side}"]
-            if not isinstance(event_id, str):
+            event = next((event for event in run.events if event.event_id == place[f"event_id_{side}"]), None)
+            if event is None:
                 st.caption(f"Run {side.upper():s} has no such event.")
                 continue
-            event = next(event for event in run.events if event.event_id == event_id)
-            selection.link(
-                "trace", f"{side.upper()}: {event.agent_id or 'no agent'}, {event_id}", trace=run.trace_id, event=event_id
-            )
-            if event.error:
-                st.error(safe.markdown(event.error, 1000), icon=":material/error:")
+            label = f"{side.upper()}: {event.agent_id or 'no agent'}, {event.event_id}"
+            selection.link("trace", label, trace=run.trace_id, event=event.event_id)
+            for name in differs:
+                if name in _SHOWN:
+                    st.text(safe.line(f"{_SHOWN[name]}: {_worded(event, name)}"))
             if event.content:
                 safe.text_block(event.content, key=f"compare.text.{side}")
             else:
-                st.caption("This event has no text of its own; Open shows the rest.")
+                st.caption("This event has no text of its own.")
+
+
+#: What can differ besides the text, as a reader calls it.
+_SHOWN = {
+    "causes": "waits for", "targets": "to", "agent": "by", "name": "name", "error": "error", "task_split": "task split",
+    "assignment": "assignment", "context_package": "context package", "message_type": "message type", "strategy": "strategy",
+    "merge_kind": "merge kind", "condition": "condition", "final_state": "final state",
+}  # fmt: skip
+
+
+def _worded(event: Event, name: str) -> str:
+    if name == "causes":
+        return ", ".join((*event.parents, *event.merge_points)) or "nothing"
+    if name == "targets":
+        return ", ".join(event.targets) or "nobody"
+    value = event.agent_id if name == "agent" else event.payload.get(name, getattr(event, name))
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode() if value else "none"

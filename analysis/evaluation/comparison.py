@@ -5,6 +5,7 @@ Hidden here: which runs count as runs of one task, and what a reader has to know
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.orchestration.groups import PASSED
@@ -90,18 +91,22 @@ def suggestions(snapshot: Snapshot) -> list[Suggestion]:
             order by n desc, second is null, first, second"""
         )
         for row in pairs.to_pylist():
-            first, second = (
-                f'{field}:"{row["first"]}"',
-                f'{field}:"{row["second"]}"' if row["second"] else f'-{field}:"{row["first"]}"',
-            )
-            if first.count('"') == second.count('"') == 2:
-                found.append(Suggestion(first, second, f"{row['n']:,} tasks in both"))
+            first, other = _term(field, row["first"]), _term(field, row["second"] or row["first"])
+            if first and other:
+                found.append(Suggestion(first, other if row["second"] else f"-{other}", f"{row['n']:,} tasks in both"))
     outcomes = snapshot.sql("select count(*) filter (passed) as yes, count(*) filter (not passed) as no from traces").to_pylist()[
         0
     ]
     if outcomes["yes"] and outcomes["no"]:
         found.append(Suggestion("passed:no", "passed:yes", f"{outcomes['no']:,} that failed, {outcomes['yes']:,} that passed"))
     return found
+
+
+def _term(field: str, value: str) -> str:
+    """Return the filter for one value, empty where no filter can say it."""
+    if re.fullmatch(r"[\w.-]+", value):
+        return f"{field}:{value}"
+    return "" if '"' in value else f'{field}:"{value}"'
 
 
 def metric_differences(snapshot: Snapshot, first: str, second: str) -> pd.DataFrame:

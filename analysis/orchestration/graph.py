@@ -119,12 +119,15 @@ def event_graph(trace: Trace) -> EventGraph:
     repairs: list[Repair] = list(_repeated(events))
     times = _times(events, repairs)
     causes = _causes(events, repairs)
-    _cut_circles(events, causes, times, repairs)
-    _cut_skew(events, causes, times, repairs)
     order = _topological(causes)
+    if len(order) < len(events):
+        _cut_circles(events, causes, times=times, left=set(range(len(events))) - set(order), repairs=repairs)
+        order = _topological(causes)
+    _cut_skew(events, causes, times, repairs)
     placed = _placed(causes, times, order)
-    if placed:
+    if None in times:
         _cut_skew(events, causes, placed, repairs)  # what an event without a time stands between may disagree too
+    if placed:
         rank = {n: k for k, n in enumerate(order)}
         order.sort(key=lambda n: (placed[n].start_us, rank[n]))
     return _graph(events, causes, placed, order, repairs)
@@ -205,11 +208,13 @@ def _causes(events: Sequence[Event], repairs: list[Repair]) -> _Causes:
     return causes
 
 
-def _cut_circles(events: Sequence[Event], causes: _Causes, times: Sequence[_Time | None], repairs: list[Repair]) -> None:
-    """Leave out each edge that closes a circle when the run is followed from its first event on, effects in order."""
-    left = set(range(len(events))) - set(_topological(causes))
-    if not left:
-        return
+def _cut_circles(
+    events: Sequence[Event], causes: _Causes, *, times: Sequence[_Time | None], left: set[int], repairs: list[Repair]
+) -> None:
+    """Leave out each edge that closes a circle when the run is followed from its first event on, effects in order.
+
+    left : the events on or behind a circle
+    """
     starts = {n: time.start_us for n in left if (time := times[n]) is not None}
     place = {n: (starts[n] if len(starts) == len(left) else 0, n) for n in left}
     effects = _effects([[c for c in named if c in left] if n in left else [] for n, named in enumerate(causes)])
@@ -234,12 +239,12 @@ def _cut_circles(events: Sequence[Event], causes: _Causes, times: Sequence[_Time
 
 def _cut_skew(events: Sequence[Event], causes: _Causes, times: Sequence[_Time | None], repairs: list[Repair]) -> None:
     for n, time in enumerate(times):
-        for cause in list(causes[n]) if time else ():
-            its = times[cause]
-            if time and its and time.start_us < its.start_us:
-                del causes[n][cause]
-                amount_s = (its.start_us - time.start_us) / 1e6
-                repairs.append(Repair("skewed", events[n].event_id, events[cause].event_id, amount_s))
+        if time is None:
+            continue
+        early = {c: its.start_us - time.start_us for c in causes[n] if (its := times[c]) and its.start_us > time.start_us}
+        for cause, amount_us in early.items():
+            del causes[n][cause]
+            repairs.append(Repair("skewed", events[n].event_id, events[cause].event_id, amount_us / 1e6))
 
 
 def _effects(causes: Sequence[Iterable[int]]) -> list[list[int]]:
@@ -272,8 +277,8 @@ def _placed(causes: _Causes, times: Sequence[_Time | None], order: Sequence[int]
     Empty where the trace has no time at all.
     """
     known = [time for time in times if time is not None]
-    if not known:
-        return []
+    if not known or len(known) == len(times):
+        return known
     effects = _effects(causes)
     latest = [time.start_us if time else None for time in times]
     for n in reversed(order):

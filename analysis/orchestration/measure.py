@@ -72,7 +72,7 @@ METRICS: dict[str, Meaning] = {
     "parallelism": Meaning("ratio", "work / longest path of causes: the speed-up that the structure allows", "neither"),
     "schedule_quality": Meaning("share", "the best makespan that the agents could reach / makespan", "higher"),
     "utilisation_time": Meaning("share", "busy time / time alive, summed over agents", "higher"),
-    "utilisation_slot": Meaning("share", "work / (agents that act × makespan)", "higher"),
+    "utilisation_slot": Meaning("share", "busy time / (agents that act × makespan)", "higher"),
     "utilisation_act": Meaning("share", "own work of sub-agents that reached the result and did not fail / all of it", "higher"),
     "imbalance": Meaning("ratio", "busy time of the busiest agent / mean over agents", "lower"),
     "d_orch": Meaning("score", "difficulty of the orchestration, each feature as x / (x + half), in [0, 1)", "neither"),

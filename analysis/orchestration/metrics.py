@@ -72,17 +72,16 @@ def _time_metrics(timed: Timing) -> Iterator[Metric]:
         yield absent(name, clockless, n=0) if value is None else Metric(name, value, "clock", n)
     idle = "nothing took any time"
     best = max(timed.work / len(timed.busy), timed.span_causal) if timed.busy else None
-    nobody = f"{timed.n_nameless} of {len(events)} events name no agent"
+    nobody = f"{timed.n_nameless} of {len(events)} events name no agent" if timed.n_nameless else ""
     values = {
-        "parallelism": timed.work / timed.span_causal if timed.span_causal else None,
-        "schedule_quality": best / timed.makespan if best is not None and timed.makespan and not timed.n_nameless else None,
-        "utilisation_time": timed.utilisation_time,
-        "utilisation_slot": timed.utilisation_slot,
-        "imbalance": timed.imbalance,
+        "parallelism": (timed.work / timed.span_causal if timed.span_causal else None, ""),
+        "schedule_quality": (best / timed.makespan if best and timed.makespan and not timed.n_nameless else None, nobody),
+        "utilisation_time": (timed.utilisation_time, nobody),
+        "utilisation_slot": (timed.utilisation_slot, nobody),
+        "imbalance": (timed.imbalance, nobody),
     }
-    for name, value in values.items():
-        reason = nobody if timed.n_nameless and name != "parallelism" else idle
-        yield absent(name, reason, variant=basis, n=n) if value is None else Metric(name, value, basis, n)
+    for name, (value, reason) in values.items():
+        yield absent(name, reason or idle, variant=basis, n=n) if value is None else Metric(name, value, basis, n)
     done = timed.sub_agent_acts
     reason = timed.useful_reason if done else "no `act` event by an agent that another one spawned or delegated to"
     act = timed.utilisation_act

@@ -211,8 +211,8 @@ def parallel_metrics(timed: Timing) -> Iterator[Metric]:
 def orchestration_quality(timed: Timing, metrics: Mapping[str, Metric]) -> Metric:
     """Return the one axis of orchestration: the mean of what is present of three qualities, each in [0, 1].
 
-    parallel : work that reached the result (all work, where that cannot be told) / (agents that act × makespan), the
-        efficiency S/P of the speed-up. A speed-up itself has no upper end, and padding would raise it.
+    parallel : work of named agents that reached the result (all of it, where that cannot be told) / (agents that act ×
+        makespan), the efficiency S/P of the speed-up. A speed-up itself has no upper end, and padding would raise it.
     split : q_split
     aggregate : q_aggregate, at most 1 here: above 1 alternatives have only helped more
 
@@ -222,11 +222,11 @@ def orchestration_quality(timed: Timing, metrics: Mapping[str, Metric]) -> Metri
     if len(timed.busy) < 2:
         return absent("q_orchestration", "fewer than two agents act", n=0)
     parts: dict[str, float] = {}
-    speed_up, kind = metrics["q_parallel_useful"], "useful"
-    if speed_up.value is None:
-        speed_up, kind = metrics["q_parallel_self"], "self"
-    if speed_up.value is not None and timed.utilisation_slot is not None:
-        parts[f"parallel ({kind}, {timed.basis_of_time})"] = speed_up.value / len(timed.busy)
+    if timed.utilisation_slot is not None:
+        places = range(len(timed.graph.events)) if timed.useful is None else sorted(timed.useful)
+        done = math.fsum([timed.own[n] for n in places if timed.graph.events[n].agent_id is not None])
+        kind = "self" if timed.useful is None else "useful"
+        parts[f"parallel ({kind}, {timed.basis_of_time})"] = done / (len(timed.busy) * timed.makespan)
     for name in ("split", "aggregate"):
         if (value := metrics[f"q_{name}"].value) is not None:
             parts[name] = min(value, 1.0)

@@ -19,7 +19,7 @@ from analysis.orchestration.paths import clock_network, longest_paths, step_netw
 
 Basis = Literal["clock", "events", "tokens"]
 
-#: With fewer events that have a duration (or tokens), most of the work would be missing from every sum.
+#: With fewer events that have a duration (or tokens, or an agent), most of the work would be missing from every sum.
 MIN_KNOWN_SHARE = 0.5
 
 
@@ -107,16 +107,21 @@ class Timing:
         return sum([event.agent_id is None for event in self.graph.events])
 
     @property
+    def are_agents_known(self) -> bool:
+        """Whether at least half of the events name their agent."""
+        return len(self.graph.events) - self.n_nameless >= MIN_KNOWN_SHARE * len(self.graph.events)
+
+    @property
     def utilisation_slot(self) -> float | None:
-        """Work / (agents that act × makespan): the efficiency of the team; None where an event names no agent."""
+        """Busy time / (agents that act × makespan): the efficiency of the team; None where most events name no agent."""
         room = len(self.busy) * self.makespan
-        return self.work / room if room and not self.n_nameless else None
+        return sum(self.busy.values()) / room if room and self.are_agents_known else None
 
     @property
     def utilisation_time(self) -> float | None:
-        """Busy time / time alive, summed over agents."""
+        """Busy time / time alive, summed over agents; None where most events name no agent."""
         alive = sum([span.end - span.start for span in self.alive.values()])
-        return sum(self.busy.values()) / alive if alive else None
+        return sum(self.busy.values()) / alive if alive and self.are_agents_known else None
 
     @property
     def utilisation_act(self) -> float | None:
@@ -133,9 +138,9 @@ class Timing:
 
     @property
     def imbalance(self) -> float | None:
-        """Busy time of the busiest agent / mean over the agents that act; 1 is even."""
+        """Busy time of the busiest agent / mean over the agents that act, 1 is even; None where most events name no agent."""
         total = sum(self.busy.values())
-        return max(self.busy.values()) * len(self.busy) / total if total else None
+        return max(self.busy.values()) * len(self.busy) / total if total and self.are_agents_known else None
 
 
 def timing(trace: Trace) -> Timing:

@@ -9,8 +9,8 @@ from analysis.model import Trace
 from dashboard import comparing, loading, safe, selection, tables
 
 RUNS = {
-    "trace_id": "Trace", "condition": "Condition", "trial": "Trial", "passed": "Passed", "score": "Score", "n_agents": "Agents",
-    "n_events": "Events", "makespan_s": "Makespan (s)", "task_text": "Task",
+    "condition": "Condition", "trial": "Trial", "passed": "Passed", "score": "Score", "n_agents": "Agents", "n_events": "Events",
+    "makespan_s": "Makespan (s)", "trace_id": "Trace", "task_text": "Task",
 }  # fmt: skip
 version = loading.version()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from analysis.workspace.filters import MANY_FIELDS, NUMBER_FIELDS, TEXT_FIELDS
+from analysis.workspace.filters import DAY_FIELDS, MANY_FIELDS, NUMBER_FIELDS, TEXT_FIELDS, WORD_FIELDS
 from dashboard import loading, notes, selection, tables
 
 PER_PAGE = 100
@@ -40,9 +40,9 @@ filter = search.text_input(
 with ordering:
     order = selection.choose("order", "Order by", ORDERS)
 with st.popover("What a filter can say", icon=":material/help:"):
-    fields = [f"`{name}:` {f.meaning}" for name, f in {**TEXT_FIELDS, **MANY_FIELDS}.items()]
+    fields = [f"`{name}:` {f.meaning}" for name, f in {**TEXT_FIELDS, **MANY_FIELDS, **WORD_FIELDS}.items()]
     fields += [f"`{name}<` a metric" for name in loading.metric_names(version)]
-    fields += ["`text:` words in what the agents said", *(f"`{name}>` {f.meaning}" for name, f in NUMBER_FIELDS.items())]
+    fields += [f"`{name}>` {f.meaning}" for name, f in {**NUMBER_FIELDS, **DAY_FIELDS}.items()]
     st.markdown("A word is looked for in ids and tasks; `-` in front negates; `a,b` means a or b.\n\n" + " · ".join(fields))
 
 n_found, n_all = loading.n_traces(version, filter or ""), loading.n_traces(version)
@@ -59,7 +59,10 @@ if not n_found:
 n_pages = -(-n_found // PER_PAGE)
 number = st.pagination(n_pages, key="page", bind="query-params") if n_pages > 1 else 1
 rows = loading.traces_page(version, filter or "", order, order not in ASCENDING, PER_PAGE, (number - 1) * PER_PAGE)
-st.caption(f"{n_found:,} of {n_all:,} traces · select a row to open or tag it")
+with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+    st.caption(f"{n_found:,} of {n_all:,} traces · select a row to open or tag it, two to compare them", width="content")
+    if filter:
+        selection.link("compare", "Compare these with another group", view="groups", fa=filter)
 picked = tables.show(
     rows,
     key="traces",
@@ -73,6 +76,8 @@ if picked:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if st.button("Open", type="primary", icon=":material/open_in_new:", key="traces.open"):
             selection.go("trace", trace=chosen[0], **({"filter": filter} if filter else {}))
+        if len(chosen) == 2 and st.button("Compare these two", icon=":material/compare_arrows:", key="traces.compare"):
+            selection.go("compare", a=chosen[0], b=chosen[1])
         tag = st.text_input("Tag the selected", key="traces.tag", width=220, placeholder="to review")
         if st.button(f"Tag {len(chosen):,}", icon=":material/sell:", key="traces.tag_them", disabled=not tag):
             notes.decide(version, [(trace_id, "", "tag", tag) for trace_id in chosen])

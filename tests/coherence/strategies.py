@@ -63,9 +63,7 @@ def brute_force_worlds(texts: list[str], names: str = NAMES) -> np.ndarray:
 
 
 quotes = st.floats(0, 1, allow_subnormal=False) | st.sampled_from([0.0, 1.0, 0.5, 0.3])
-formulas = st.builds(
-    lambda template, names: template.format(*names), st.sampled_from(TEMPLATES), st.permutations(NAMES).map(lambda names: names[:3])
-)
+formulas = st.builds(lambda template, names: template.format(*names[:3]), st.sampled_from(TEMPLATES), st.permutations(NAMES))
 relation_sets = st.lists(formulas, min_size=1, max_size=4).filter(lambda texts: len(brute_force_worlds(texts)) > 0)
 quote_rows = st.lists(quotes, min_size=len(NAMES), max_size=len(NAMES))
 

@@ -131,15 +131,16 @@ def test_a_conditional_proposition_is_told_in_words() -> None:
 
 
 def test_contradicting_relations_name_a_smallest_set() -> None:
-    relations = [parse(t) for t in ("implies(x, y)", "implies(a, b)", "a", "at_most_one(a, c)", "~b", "b | c")]
+    relations = [parse(t) for t in ("implies(x, y)", "implies(a, b)", "a", "at_most_one(a, c)", "~b", "b | d")]
     with pytest.raises(RelationError, match=r"they contradict each other: implies\(a, b\); a; ~b - remove or correct"):
         check_satisfiable(relations)
 
 
 def test_contradicting_couplings_name_a_smallest_set() -> None:
     relations = [parse(t) for t in ("linear(a >= 0.9)", "linear(a + b <= 1)", "linear(b >= 0.2)", "a | b")]
-    with pytest.raises(RelationError, match=r"contradict each other: linear\(a >= 0.9\); linear\(a \+ b <= 1\); linear\(b >= 0.2\) -"):
+    with pytest.raises(RelationError) as error:
         measure([Quote("x", "a", 0.5)], relations)
+    assert "contradict each other: linear(a >= 0.9); linear(a + b <= 1); linear(b >= 0.2) -" in str(error.value)
 
 
 def test_a_contradiction_among_hundreds_of_relations_is_found() -> None:

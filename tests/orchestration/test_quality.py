@@ -247,7 +247,7 @@ def test_a_single_agent_has_no_orchestration_to_judge() -> None:
 
 
 def test_where_nothing_is_known_q_orchestration_is_absent() -> None:
-    found = named(run(event("a", "a", 0, 4), event("b", "b", 0, 2), event("c", None, 0, 2)))["q_orchestration"]
+    found = named(run(event("a", "a", 0, 4), event("b", "b", 0, 2), *[event(str(k), None, 0, 2) for k in range(3)]))["q_orchestration"]
     assert (found.value, found.reason) == (None, "neither q_parallel nor q_split nor q_aggregate is known")
 
 

@@ -248,11 +248,16 @@ def test_an_event_with_a_missing_end_gets_no_guessed_duration() -> None:
     assert (timed.n_known, len(timed.graph.events)) == (2, 3)
 
 
-def test_events_without_an_agent_have_no_order_and_no_utilisation_of_slots() -> None:
+def test_events_without_an_agent_have_no_order_and_are_nobodys_time() -> None:
+    timed = timing(run(event("a", None, 0, 5), event("b", None, 0, 5), event("c", "x", 5, 6), event("d", "y", 5, 6)))
+    assert (timed.work, timed.span, timed.n_nameless) == (12, 5, 2)
+    assert timed.busy == {"x": 1, "y": 1}
+    assert (timed.utilisation_slot, timed.utilisation_time, timed.imbalance) == (2 / 12, 1, 1)
+
+
+def test_where_most_events_name_no_agent_there_is_no_utilisation() -> None:
     timed = timing(run(event("a", None, 0, 5), event("b", None, 0, 5), event("c", "x", 5, 6)))
-    assert (timed.work, timed.span, timed.n_nameless) == (11, 5, 2)
-    assert timed.utilisation_slot is None
-    assert timed.busy == {"x": 1}
+    assert (timed.utilisation_slot, timed.utilisation_time, timed.imbalance) == (None, None, None)
 
 
 def test_no_events() -> None:
