@@ -52,19 +52,19 @@ def cautions(snapshot: Snapshot, first: str, second: str) -> list[str]:
     for name, group in groups.items():
         if len(group["worlds"]) > 1:
             found.append(f"Group {name} mixes worlds: {', '.join(group['worlds'])}. What differs may be the world.")
-        if group["n_analysed"] < group["n_traces"]:
-            missing = group["n_traces"] - group["n_analysed"]
-            found.append(
-                f"{missing:,} of the {group['n_traces']:,} runs of group {name} are not analysed yet and have no metrics."
-            )
-        if group["n_without_task"]:
-            n = group["n_without_task"]
+        if waiting := group["n_traces"] - group["n_analysed"]:
+            verb = "waits to be analysed and has" if waiting == 1 else "wait to be analysed and have"
+            found.append(f"{waiting:,} of {group['n_traces']:,} runs of group {name} {verb} no metrics.")
+        if (n := group["n_without_task"]) == 1:
+            found.append(f"1 run of group {name} does not say which task it is about and counts as a task of its own.")
+        elif n:
             found.append(f"{n:,} runs of group {name} do not say which task they are about; each counts as a task of its own.")
     worlds = [group["worlds"] for group in groups.values()]
     if worlds[0] != worlds[1] and all(worlds):
         found.append(f"The groups are of different worlds: A {', '.join(worlds[0])}, B {', '.join(worlds[1])}.")
     if n_both := count(snapshot, f"{first} {second}"):
-        found.append(f"{n_both:,} runs are in both groups and count in both; the difference is drawn towards zero.")
+        are = "1 run is in both groups and counts" if n_both == 1 else f"{n_both:,} runs are in both groups and count"
+        found.append(f"{are} in both; the difference is drawn towards zero.")
     return found
 
 
@@ -93,7 +93,9 @@ def suggestions(snapshot: Snapshot) -> list[Suggestion]:
         for row in pairs.to_pylist():
             first, other = _term(field, row["first"]), _term(field, row["second"] or row["first"])
             if first and other:
-                found.append(Suggestion(first, other if row["second"] else f"-{other}", f"{row['n']:,} tasks in both"))
+                found.append(
+                    Suggestion(first, other if row["second"] else f"-{other}", f"{row['n']:,} task{'s' * (row['n'] > 1)} in both")
+                )
     outcomes = snapshot.sql("select count(*) filter (passed) as yes, count(*) filter (not passed) as no from traces").to_pylist()[
         0
     ]

@@ -143,8 +143,9 @@ def in_one_go(graph: EventGraph) -> Iterator[tuple[int, ...]]:
         go: list[int] = []
         known: set[int] = set()
         for n in places:
-            heard = {cause for cause in graph.causes[n] if graph.events[cause].agent_id != graph.events[n].agent_id}
             is_decision = graph.events[n].kind in ("spawn", "delegate")
+            causes = graph.causes[n] if is_decision else ()
+            heard = {cause for cause in causes if graph.events[cause].agent_id != graph.events[n].agent_id}
             if go and (not is_decision or heard - known):
                 yield tuple(go)
                 go, known = [], set()

@@ -24,9 +24,7 @@ __all__ = ["METRICS", "Baseline", "Meaning", "Metric", "baselines", "coverage_df
 _COLUMNS = ("name", "value", "variant", "n", "low", "high", "reason")
 
 
-def metrics(
-    trace: Trace, *, baseline: Mapping[str, Baseline] | None = None, timed: Timing | None = None
-) -> tuple[Metric, ...]:
+def metrics(trace: Trace, *, baseline: Mapping[str, Baseline] | None = None, timed: Timing | None = None) -> tuple[Metric, ...]:
     """Return every metric of a trace, each name of `METRICS` once and in that order.
 
     Parameters

@@ -249,7 +249,7 @@ def _write_version(workspace: Workspace, snapshot: Snapshot, changes: _Changes, 
         tables[name] = workspace.compacted(name, [*kept, *changes.files.get(name, [])])
     tables["raw"] = workspace.compacted("raw", [*snapshot.head.tables.get("raw", ()), *changes.files.get("raw", [])])
     tables["problems"] = [workspace.write("problems", problems)] if problems.num_rows else []
-    data_version = _data_version(workspace, snapshot, tables)
+    data_version = _data_version(workspace, tables["traces"])
     number = workspace.commit(snapshot.head, tables, data_version=data_version).number
     workspace.vacuum()
     return number
@@ -333,10 +333,11 @@ def _all_problems(snapshot: Snapshot, changes: _Changes, report: ImportReport) -
     return pa.Table.from_pylist([unique[key] for key in sorted(unique)], schema=SCHEMAS["problems"])
 
 
-def _data_version(workspace: Workspace, snapshot: Snapshot, tables: dict[str, Sequence[File]]) -> str:
+def _data_version(workspace: Workspace, files: Sequence[File]) -> str:
     """A hash over the content of all traces: it changes with them and with nothing else."""
-    head = msgspec.structs.replace(snapshot.head, tables={**snapshot.head.tables, "traces": tuple(tables["traces"])})
-    rows = Snapshot(workspace, head).sql("select trace_id, digest from traces order by trace_id")
+    if not files:
+        return ""
+    rows = workspace.read(files, ["trace_id", "digest"]).sort_by("trace_id")
     hasher = hashlib.blake2b(digest_size=8)
     for trace_id, digest in zip(rows["trace_id"].to_pylist(), rows["digest"].to_pylist(), strict=True):
         hasher.update(f"{trace_id}\n{digest}\n".encode())

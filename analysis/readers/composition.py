@@ -349,8 +349,6 @@ def _result_event(n: int, call: _Call) -> Event:
 
 def _call_problems(calls: list[_Call]) -> Iterator[Problem]:
     for n, call in enumerate(calls):
-        if call.tool not in (_DELEGATE, _SUBMIT):
-            yield Problem(code="opaque-event", record=f"trace[{n}]", got=call.tool)
         if call.tool == _DELEGATE and _specialist(call) is None:
             yield Problem(code="no-target", record=f"trace[{n}]", got=", ".join(sorted(call.args)), expected="specialist_id")
         if call.tool == _DELEGATE and call.result is not None and _answer(call) is None:

@@ -7,7 +7,6 @@ markers without text. Hidden here: how four kinds of file join in one trace, and
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Annotated, Any
@@ -143,7 +142,7 @@ def assemble(trace_id: str, fragments: Sequence[Fragment]) -> Assembled:
         labels=tuple(labels),
         groups=Groups(task=question.question_ID, condition="algorithm-generated" if is_chat else "hand-crafted"),
     )
-    problems = [msgspec.structs.replace(problem, file=origin.file) for problem in [*_opaque(events), *unread]]
+    problems = [msgspec.structs.replace(problem, file=origin.file) for problem in unread]
     return Assembled(trace, [msgspec.structs.replace(problem, trace_id=trace_id) for problem in [*problems, *misfits]])
 
 
@@ -305,11 +304,6 @@ def _outcome(question: _Question, history: Sequence[Entry]) -> Outcome:
     stated = {f"passed: {field}": passed, f"answer: history[{len(history) - 1}]": answer}
     source = "; ".join(place for place, value in stated.items() if value is not None)
     return Outcome(passed=passed, answer=answer, source=source or None)
-
-
-def _opaque(events: Sequence[Event]) -> list[Problem]:
-    roles = Counter(event.raw_type or "" for event in events if event.kind is None)
-    return [Problem(code="opaque-event", got=role, n=n) for role, n in roles.items()]
 
 
 def _labels(parts: dict[str, Fragment], events: Sequence[Event], agents: Sequence[Agent]) -> tuple[list[Label], list[Problem]]:

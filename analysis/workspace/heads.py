@@ -162,16 +162,20 @@ class Workspace:
             except HeadConflict:
                 continue
 
+    def read(self, files: Sequence[File], columns: list[str] | None = None) -> pa.Table:
+        """Return the rows of some files of one table, at least one, or these columns of them."""
+        return pa.concat_tables([pq.read_table(path, columns=columns) for path in self.paths(files)])
+
     def without(self, head: Head, table: str, trace_ids: Iterable[str]) -> list[File]:
         """Return the table's files with the rows of some traces left out; files that hold none stay as they are."""
         gone = pa.array(sorted(trace_ids), pa.string())
         files = []
         for file in head.tables.get(table, ()):
-            hit = pc.is_in(self._read(file, ["trace_id"])["trace_id"], value_set=gone)
+            hit = pc.is_in(self.read([file], ["trace_id"])["trace_id"], value_set=gone)
             if not pc.any(hit).as_py():
                 files.append(file)
                 continue
-            kept = self._read(file).filter(pc.invert(hit))
+            kept = self.read([file]).filter(pc.invert(hit))
             if kept.num_rows:
                 files.append(self.write(table, kept))
         return files
@@ -238,11 +242,8 @@ class Workspace:
             part.rename(target)
         return target
 
-    def _read(self, file: File, columns: list[str] | None = None) -> pa.Table:
-        return pq.read_table(self.paths([file])[0], columns=columns)
-
     def _merge(self, table: str, files: Sequence[File]) -> File:
-        data = pa.concat_tables([self._read(file) for file in files])
+        data = self.read(files)
         order = [name for name in ("trace_id", "position") if name in data.schema.names]
         return self.write(table, data.sort_by([(name, "ascending") for name in order]))
 

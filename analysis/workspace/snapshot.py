@@ -21,6 +21,8 @@ from analysis.workspace.filters import TAGS
 from analysis.workspace.heads import Head, Workspace
 from analysis.workspace.tables import MEMBERS, SCHEMAS, traces_from
 
+_SQL_TYPES = {"string": "varchar", "int64": "bigint", "double": "double", "bool": "boolean", "binary": "blob"}
+
 
 class Snapshot:
     """All tables of one workspace at one version."""
@@ -99,13 +101,13 @@ class Snapshot:
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
         connection.execute("set threads = 2; set memory_limit = '2GB'; set parquet_metadata_cache = true")
+        statements = []
         for name in sorted({*SCHEMAS, *self.head.tables}):
-            paths = self.workspace.paths(self.head.tables.get(name, ()))
-            if paths:
+            if paths := self.workspace.paths(self.head.tables.get(name, ())):
                 files = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-                connection.execute(f'create view "{name}" as select * from read_parquet([{files}])')
+                statements.append(f'create view "{name}" as select * from read_parquet([{files}])')
             else:
-                connection.register("empty", SCHEMAS[name].empty_table())
-                connection.execute(f'create table "{name}" as select * from empty')
-        connection.execute(f"create view current_tags as {TAGS}")
+                columns = ", ".join(f'"{column.name}" {_SQL_TYPES[str(column.type)]}' for column in SCHEMAS[name])
+                statements.append(f'create table "{name}" ({columns})')
+        connection.execute("; ".join([*statements, f"create view current_tags as {TAGS}"]))
         return connection

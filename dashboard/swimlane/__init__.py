@@ -180,11 +180,11 @@ def _notes(starts: Sequence[float | None], odd: Sequence[int], lanes: Mapping[st
     notes = []
     n_timeless = sum(start is None for start in starts)
     if n_timeless and n_timeless == len(starts):
-        notes.append("The source has no times, so events stand in their order.")
+        notes.append("the source has no times, so events stand in their order")
     elif n_timeless:
-        notes.append(f"{n_timeless:,} without a time; by order they are drawn too.")
+        notes.append(f"{n_timeless:,} without a time; by order they are drawn too")
     if odd:
-        notes.append(f"{len(odd):,} end before they start and are drawn as points.")
+        notes.append(f"{len(odd):,} end before they start and are drawn as points")
     if any(lanes["is_folded"]):
-        notes.append(f"{lanes['is_group'].count(False):,} agents; lanes of one component start folded.")
+        notes.append(f"{lanes['is_group'].count(False):,} agents; lanes of one component start folded")
     return notes

@@ -55,7 +55,7 @@ function paint(g, view, box) {
   g.beginPath();
   g.rect(gutter, AXIS_PX, box.width - gutter, box.height - AXIS_PX);
   g.clip();
-  paintTies(g, view, at, marks.size);
+  paintTies(g, view, at, marks);
   paintEvents(g, view, marks);
   if (view.isPathShown) paintPath(g, view, at, marks);
   paintSelected(g, view, marks.get(view.selected));
@@ -130,12 +130,15 @@ function fitted(g, text, width) {
   return few ? `${text.slice(0, few)}…` : "";
 }
 
-/** With few events all ties faintly; those of the selected event in its colour, faintly from the second step on. */
-function paintTies(g, view, at, nMarks) {
+/** Where few events are in view all their ties faintly; those of the selected one in its colour, faintly from step two on. */
+function paintTies(g, view, at, marks) {
   const { scene, related, theme } = view;
-  if (nMarks <= ALL_TIES) {
+  if (marks.size <= ALL_TIES) {
     Object.assign(g, { strokeStyle: theme.text, fillStyle: theme.text, lineWidth: 0.8, globalAlpha: related ? 0.12 : 0.35 });
-    for (let k = 0; k < scene.ties.length; k += 2) paintTie(g, view, at, scene.ties[k], scene.ties[k + 1]);
+    for (let k = 0; k < scene.ties.length; k += 2) {
+      const [cause, effect] = [scene.ties[k], scene.ties[k + 1]];
+      if (marks.has(cause) || marks.has(effect)) paintTie(g, view, at, cause, effect);
+    }
   }
   Object.assign(g, { strokeStyle: scene.selected_color, fillStyle: scene.selected_color });
   for (const [cause, effect, steps] of related?.ties.toReversed() ?? []) {
@@ -218,7 +221,7 @@ function paintPath(g, view, at, marks) {
   const { scene, place, theme, hidden } = view;
   const isDrawn = (i) => !Number.isNaN(place.from[i]) && !hidden.has(scene.kind[i]);
   const path = scene.critical.filter(isDrawn).sort((i, j) => place.from[i] - place.from[j]);
-  Object.assign(g, { strokeStyle: theme.text, fillStyle: theme.text, lineWidth: 1.5 });
+  Object.assign(g, { strokeStyle: theme.text, fillStyle: theme.text, lineWidth: 1.5, globalAlpha: view.related ? 0.45 : 1 });
   g.setLineDash([4, 3]);
   let before = null;
   for (const i of path) {
@@ -229,6 +232,7 @@ function paintPath(g, view, at, marks) {
     before = { right: mark.x + mark.width, foot };
   }
   g.setLineDash([]);
+  g.globalAlpha = 1;
 }
 
 function paintSelected(g, view, mark) {

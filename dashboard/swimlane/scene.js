@@ -31,7 +31,7 @@ export function placeEvents(scene, axis) {
   }
   const order = Array.from(from.keys()).filter((i) => !Number.isNaN(from[i])).sort((a, b) => from[a] - from[b] || a - b);
   if (!order.length) [low, high] = [0, 1];
-  const margin = axis === "time" ? (high - low) * 0.02 || 0.5 : 0.6;
+  const margin = Math.max((high - low) * 0.02, axis === "time" ? 0 : 0.6) || 0.5;
   return { axis, from, to, order, low: low - margin, high: high + margin };
 }
 

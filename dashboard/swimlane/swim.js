@@ -245,7 +245,7 @@ function sayWhatIsDrawn(view, nInView) {
     `${say(nDrawn)} of ${say(scene.n)} events drawn${nInView < nDrawn ? `, ${say(nInView)} in view` : ""}`,
     ...(hidden.length ? [`hidden: ${hidden.join(", ")}`] : []),
     ...(related && related.n > related.ties.length ? [`the nearest ${say(MAX_TIES)} of ${say(related.n)} ties drawn`] : []),
-    ...scene.notes, "The Events view holds the same as a table.",
+    ...scene.notes, "the Events view holds the same as a table",
   ].join(" · ");
   const state = { drawn: nDrawn, selected: view.selected, lanes: layout.lanes.length, gutter: view.gutter, x0: view.x0, x1: view.x1 };
   Object.assign(view.root.dataset, state);

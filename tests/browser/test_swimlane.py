@@ -181,7 +181,7 @@ def test_many_lanes_start_folded_and_say_how_many_agents_they_hold(page: Page, u
     lanes = open_lanes(page, url, "crowd")
     assert (state(lanes)["lanes"], state(lanes)["drawn"]) == (3, 60)
     expect(lanes.locator(".note")).to_contain_text("61 agents; lanes of one component start folded")
-    expect(lanes.locator(".note")).to_contain_text("The source has no times")
+    expect(lanes.locator(".note")).to_contain_text("the source has no times")
     chart = lanes.locator(".chart")
     chart.hover(position={"x": 40, "y": AXIS_PX + 1.5 * LANE_PX})
     expect(lanes.locator(".tip")).to_have_text(re.compile("tester\n30 agents · 30 events"))

@@ -78,19 +78,19 @@ def test_every_event_stands_in_the_lane_of_its_agent_with_seconds_since_the_run_
 def test_an_end_before_its_start_is_a_point_and_is_counted() -> None:
     drawn = swimlane.rows(trace_of(event("e1", t_start_s=5.0, t_end_s=3.0), event("e2", t_start_s=6.0, t_end_s=6.0)))
     assert (drawn["start"], drawn["end"], drawn["odd"]) == ([0.0, 1.0], [0.0, 1.0], [0])
-    assert drawn["notes"] == ["1 end before they start and are drawn as points."]
+    assert drawn["notes"] == ["1 end before they start and are drawn as points"]
 
 
 def test_without_a_clock_no_time_is_made_up() -> None:
     drawn = swimlane.rows(trace_of(event("e1"), event("e2")))
     assert (drawn["start"], drawn["end"]) == ([None, None], [None, None])
-    assert drawn["notes"] == ["The source has no times, so events stand in their order."]
+    assert drawn["notes"] == ["the source has no times, so events stand in their order"]
 
 
 def test_events_without_a_time_among_others_are_counted() -> None:
     drawn = swimlane.rows(trace_of(event("e1", t_start_s=0.0), event("e2"), event("e3")))
     assert drawn["start"] == [0.0, None, None]
-    assert drawn["notes"] == ["2 without a time; by order they are drawn too."]
+    assert drawn["notes"] == ["2 without a time; by order they are drawn too"]
 
 
 def test_times_beyond_all_reckoning_are_missing() -> None:
@@ -135,7 +135,7 @@ def test_more_lanes_start_folded_by_component() -> None:
     assert shown(lanes) == ["lead", "  worker 1", "  worker 0"]
     assert len(lane_of) == 51
     drawn = swimlane.rows(trace_of(event("1", "w01"), agents=agents))
-    assert drawn["notes"][-1] == "51 agents; lanes of one component start folded."
+    assert drawn["notes"][-1] == "51 agents; lanes of one component start folded"
 
 
 def test_where_components_do_not_help_the_deepest_levels_fold_first() -> None:

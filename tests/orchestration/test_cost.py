@@ -60,7 +60,12 @@ def solo(trial: int, *, passed: bool | None, seconds: float | None, tokens: int 
 
 def test_the_baseline_is_the_mean_of_the_runs_by_one_agent() -> None:
     team = run(event("a", "x", 0, 1), event("b", "y", 0, 1), task=Task(task_id="t"))
-    runs = [solo(1, passed=True, seconds=4, tokens=100), solo(2, passed=False, seconds=8, tokens=None), solo(3, passed=None, seconds=None, tokens=300), team]
+    runs = [
+        solo(1, passed=True, seconds=4, tokens=100),
+        solo(2, passed=False, seconds=8, tokens=None),
+        solo(3, passed=None, seconds=None, tokens=300),
+        team,
+    ]
     assert baselines(runs) == {
         "t": Baseline(n_runs=3, n_outcomes=2, p_passed=0.5, makespan={"clock": 6, "tokens": 300}, tokens=200, n_steps=1)
     }
@@ -94,7 +99,14 @@ def test_a_gain_says_whether_quality_is_equal(passed: bool | None, gain: float |
 
 
 def test_without_a_baseline_gains_are_absent_and_so_are_those_of_the_baseline_itself() -> None:
-    gains = ("gain_passed", "q_parallel_baseline", "overhead_tokens_rate", "overhead_steps_rate", "step_efficiency", "baseline_passed")
+    gains = (
+        "gain_passed",
+        "q_parallel_baseline",
+        "overhead_tokens_rate",
+        "overhead_steps_rate",
+        "step_efficiency",
+        "baseline_passed",
+    )
     assert {named(team(True))[name].reason for name in gains} == {"no run of the task by a single agent"}
     alone = solo(1, passed=True, seconds=4, tokens=100)
     assert {named(alone, baseline=baselines([alone]))[name].reason for name in gains} == {"this run is itself by a single agent"}
@@ -132,7 +144,11 @@ def test_a_span_with_fewer_tokens_than_its_calls_does_not_include_them() -> None
 
 
 def test_three_levels_that_repeat_one_count_are_counted_once() -> None:
-    rows = [event("a", "x", 0, 10, output_tokens=100), event("b", "x", 1, 9, after=["a"], output_tokens=100), event("c", "x", 2, 8, after=["b"], input_tokens=90, output_tokens=10)]
+    rows = [
+        event("a", "x", 0, 10, output_tokens=100),
+        event("b", "x", 1, 9, after=["a"], output_tokens=100),
+        event("c", "x", 2, 8, after=["b"], input_tokens=90, output_tokens=10),
+    ]
     timed = timing(run(*rows))
     assert own_tokens(timed) == (0, 0, 100)
     assert n_tokens(timed) == 100

@@ -24,8 +24,14 @@ def say(name: str, agent: str, *after: str) -> Event:
     return event(name, agent, kind="communicate", after=after)
 
 
-FORK = run(spawn("r", "lead", "w1", "w2", "w3", "w4"), *[event(f"w{k}", f"w{k}", after=["r"]) for k in range(1, 5)], event("g", "lead", after=["w1", "w2", "w3", "w4"]))
-CHAIN = run(spawn("r", "root", "a"), spawn("s", "a", "b", after=("r",)), spawn("t", "b", "c", after=("s",)), event("u", "c", after=["t"]))
+FORK = run(
+    spawn("r", "lead", "w1", "w2", "w3", "w4"),
+    *[event(f"w{k}", f"w{k}", after=["r"]) for k in range(1, 5)],
+    event("g", "lead", after=["w1", "w2", "w3", "w4"]),
+)
+CHAIN = run(
+    spawn("r", "root", "a"), spawn("s", "a", "b", after=("r",)), spawn("t", "b", "c", after=("s",)), event("u", "c", after=["t"])
+)
 
 
 def tree() -> Trace:
@@ -80,7 +86,13 @@ def test_declared_parents_count_as_leading() -> None:
 
 
 def test_branching_counts_one_go_only() -> None:
-    rows = [spawn("1", "lead", "a", "b"), event("x", "a", after=["1"]), spawn("2", "lead", "c", after=("x",)), event("y", "lead"), spawn("3", "lead", "d")]
+    rows = [
+        spawn("1", "lead", "a", "b"),
+        event("x", "a", after=["1"]),
+        spawn("2", "lead", "c", after=("x",)),
+        event("y", "lead"),
+        spawn("3", "lead", "d"),
+    ]
     assert of(run(*rows)).branching == 2
 
 
@@ -96,9 +108,13 @@ def test_what_another_agent_does_meanwhile_does_not_split_a_round() -> None:
 
 def test_width_counts_sub_agents_alive_at_once() -> None:
     rows = [
-        event("r", "lead", 0, 1, kind="spawn", targets=("a", "b", "c")), event("a", "a", 1, 4, after=["r"]), event("b", "b", 2, 6, after=["r"]),
-        event("c", "c", 5, 6, after=["r"]), event("s", "lead", 4, 4, kind="spawn", targets=("d",)), event("d", "d", 6, 9, after=["s"]),
-    ]  # fmt: skip
+        event("r", "lead", 0, 1, kind="spawn", targets=("a", "b", "c")),
+        event("a", "a", 1, 4, after=["r"]),
+        event("b", "b", 2, 6, after=["r"]),
+        event("c", "c", 5, 6, after=["r"]),
+        event("s", "lead", 4, 4, kind="spawn", targets=("d",)),
+        event("d", "d", 6, 9, after=["s"]),
+    ]
     found = {m.name: m.value for m in difficulty_metrics(run(*rows), timing(run(*rows)))}
     # From their spawning on: a 1 to 4, b 1 to 6, c 1 to 6, d 4 to 9; a ends as d begins.
     assert (found["width"], found["n_messages"]) == (3, 0)

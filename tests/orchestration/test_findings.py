@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -153,7 +154,9 @@ def test_over_communication_cannot_be_told_where_messages_are_the_only_record() 
 
 def merge(result_text: str, *texts: str, kind: str | None = None) -> list[Finding]:
     rows = [event(f"e{k}", f"w{k}", content=text) for k, text in enumerate(texts)]
-    rows.append(event("m", "lead", kind="aggregate", content=result_text, merge_kind=kind, merge_points=tuple(r.event_id for r in rows)))
+    rows.append(
+        event("m", "lead", kind="aggregate", content=result_text, merge_kind=kind, merge_points=tuple(r.event_id for r in rows))
+    )
     return found("aggregation leakage", *rows)
 
 
@@ -176,7 +179,10 @@ def test_no_leakage_where_both_are_joined_or_one_is_chosen_or_all_agree() -> Non
 
 
 def test_leakage_cannot_be_told_without_two_texts() -> None:
-    assert why_not("aggregation leakage", event("m", "x", kind="aggregate", content=ONE)) == "no merge of two or more different texts"
+    assert (
+        why_not("aggregation leakage", event("m", "x", kind="aggregate", content=ONE))
+        == "no merge of two or more different texts"
+    )
 
 
 # Pseudo-parallelism
@@ -199,12 +205,20 @@ def test_no_pseudo_parallelism_where_nothing_stays_open() -> None:
 
 
 def test_without_subtasks_the_same_words_to_one_role_are_pseudo_parallel() -> None:
-    rows = [delegate("1", "lead", "a", content="Look it  up"), delegate("2", "lead", "b", content="look it up"), event("x", "a"), event("y", "b")]
+    rows = [
+        delegate("1", "lead", "a", content="Look it  up"),
+        delegate("2", "lead", "b", content="look it up"),
+        event("x", "a"),
+        event("y", "b"),
+    ]
     assert len(found("pseudo-parallelism", *rows, roles={"a": "worker", "b": "worker"})) == 1
     assert found("pseudo-parallelism", *rows, roles={"a": "web", "b": "files"}) == []
     keep_one = event("m", "lead", kind="aggregate", merge_kind="alternatives")
     assert found("pseudo-parallelism", *rows, keep_one, roles={"a": "worker", "b": "worker"}) == []
-    assert why_not("pseudo-parallelism", delegate("1", "lead", "a")) == "neither subtasks nor the words of delegations say who was to do what"
+    assert (
+        why_not("pseudo-parallelism", delegate("1", "lead", "a"))
+        == "neither subtasks nor the words of delegations say who was to do what"
+    )
 
 
 # Verifier echo
@@ -241,7 +255,11 @@ def stopping(*, answered: bool, outcome: Outcome, n_merges: int = 0) -> list[Fin
 def test_stopped_too_early() -> None:
     (finding,) = stopping(answered=False, outcome=FAILED)
     assert finding.event_ids == ("d", "stop")
-    assert (finding.message, finding.recovered, finding.loss) == ("the run stopped while 1 of 1 delegations were unanswered", False, 1)
+    assert (finding.message, finding.recovered, finding.loss) == (
+        "the run stopped while 1 of 1 delegations were unanswered",
+        False,
+        1,
+    )
     assert stopping(answered=False, outcome=Outcome())[0].recovered is None
 
 
@@ -253,7 +271,12 @@ def test_not_too_early_when_answered_or_passed_or_gone_on_without() -> None:
 
 
 def test_a_delegation_of_an_earlier_go_is_no_matter_of_stopping() -> None:
-    rows = [delegate("1", "lead", "a"), event("think", "lead"), delegate("2", "lead", "b"), event("w", "b", after=["2"], targets=("lead",))]
+    rows = [
+        delegate("1", "lead", "a"),
+        event("think", "lead"),
+        delegate("2", "lead", "b"),
+        event("w", "b", after=["2"], targets=("lead",)),
+    ]
     assert found("stopped too early", *rows, event("stop", "lead", kind="stop"), outcome=FAILED) == []
 
 
@@ -311,7 +334,7 @@ def test_no_false_claim_where_it_passed_or_nothing_was_claimed() -> None:
 
 def handing_on(route: str, *, work_after: int | None = None) -> list[Finding]:
     rows: list[Event] = []
-    for k, (agent, to) in enumerate(zip(route, route[1:], strict=False)):
+    for k, (agent, to) in enumerate(pairwise(route)):
         rows.append(delegate(f"d{k}", agent, to, after=[rows[-1].event_id] if rows else []))
         if k == work_after:
             rows.append(event("work", to, after=[f"d{k}"]))
@@ -336,7 +359,12 @@ def test_no_circle_with_work_in_between_or_in_a_straight_line() -> None:
 
 
 def test_a_branch_keeps_the_way_it_came() -> None:
-    rows = [delegate("1", "a", "b"), delegate("2", "b", "c", after=["1"]), delegate("3", "b", "d", after=["1"]), delegate("4", "d", "a", after=["3"])]
+    rows = [
+        delegate("1", "a", "b"),
+        delegate("2", "b", "c", after=["1"]),
+        delegate("3", "b", "d", after=["1"]),
+        delegate("4", "d", "a", after=["3"]),
+    ]
     assert [f.event_ids for f in found("cyclic delegation", *rows)] == [("1", "3", "4")]
 
 
@@ -429,7 +457,10 @@ def test_context_cliff() -> None:
     assert sized(10_000, 5_000) == []
     assert sized(9_999, 100) == []
     assert sized(10_000, 100, 10_500) == []  # a small call in between, not a cut
-    assert why_not("context cliff", event("a", "x", input_tokens=1), event("b", "y", input_tokens=1)) == "no agent has two events with input tokens"
+    assert (
+        why_not("context cliff", event("a", "x", input_tokens=1), event("b", "y", input_tokens=1))
+        == "no agent has two events with input tokens"
+    )
 
 
 # All of them
@@ -468,8 +499,8 @@ def test_any_trace_has_findings_or_reasons(trace: Trace) -> None:
 
 PLANTED = {
     "serial-collapse": "serial collapse", "aggregation-leakage": "aggregation leakage", "verifier-echo": "verifier echo",
-    "stopped-early": "stopped too early", "false-success": "claimed success on failure", "pseudo-parallelism": "pseudo-parallelism",
-    "over-communication": "over-communication", "dominant-agent": "dominant agent", "retry-storm": "retry storm",
+    "stopped-early": "stopped too early", "false-success": "claimed success on failure",
+    "pseudo-parallelism": "pseudo-parallelism", "over-communication": "over-communication", "dominant-agent": "dominant agent", "retry-storm": "retry storm",
     "cyclic-delegation": "cyclic delegation",
 }  # fmt: skip
 

@@ -46,7 +46,12 @@ def test_with_a_clock_the_start_decides() -> None:
 
 
 def test_the_order_of_the_list_makes_no_difference() -> None:
-    events = [event("a", "x", 0, 1), event("b", "y", 1, 2, after=["a"]), event("c", "y", 1, 2, after=["b", "lost"]), event("d", "x", 1, 1)]
+    events = [
+        event("a", "x", 0, 1),
+        event("b", "y", 1, 2, after=["a"]),
+        event("c", "y", 1, 2, after=["b", "lost"]),
+        event("d", "x", 1, 1),
+    ]
     trace = run(*events)
     turned = msgspec.structs.replace(trace, events=trace.events[::-1])
     assert event_graph(turned) == event_graph(trace)
@@ -146,7 +151,13 @@ def test_repeated_id_that_the_reader_renamed() -> None:
 
 def test_every_repair_is_worded_and_repairs_come_by_kind() -> None:
     graph = event_graph(
-        run(event("a~2", "x", 3, 1), event("a", "x", 0, 1, after=["a", "lost"]), event("b", "y", 2), event("c", "y"), event("d", "y", -1e13, 2))
+        run(
+            event("a~2", "x", 3, 1),
+            event("a", "x", 0, 1, after=["a", "lost"]),
+            event("b", "y", 2),
+            event("c", "y"),
+            event("d", "y", -1e13, 2),
+        )
     )
     assert [repair.name for repair in graph.repairs] == [
         "repeated", "self-parent", "orphaned", "negative", "open-ended", "open-ended", "untimed", "out-of-range",

@@ -167,7 +167,9 @@ def test_well_led_teams_lead_better_than_the_others_at_the_same_tasks() -> None:
     wanted = frame[frame["name"] == "q_orchestration"].assign(style=frame["trace_id"].map(style))
     by_style = wanted.groupby("style")["value"].mean()
     good = by_style[["parallel", "pipeline", "hierarchical"]].min()
-    assert good > by_style[["over-communication", "pseudo-parallelism", "aggregation-leakage", "stopped-early", "retry-storm"]].max()
+    assert (
+        good > by_style[["over-communication", "pseudo-parallelism", "aggregation-leakage", "stopped-early", "retry-storm"]].max()
+    )
     assert pd.isna(by_style["single"])
 
 
@@ -175,7 +177,10 @@ def test_well_led_teams_lead_better_than_the_others_at_the_same_tasks() -> None:
 
 
 def test_metrics_df_has_a_row_for_every_metric_absent_ones_included() -> None:
-    two = [run(event("a", "x", 0, 2), trace_id="1", task=Task(task_id="t")), run(event("a", "x"), event("b", "y"), trace_id="2", task=Task(task_id="t"))]
+    two = [
+        run(event("a", "x", 0, 2), trace_id="1", task=Task(task_id="t")),
+        run(event("a", "x"), event("b", "y"), trace_id="2", task=Task(task_id="t")),
+    ]
     frame = metrics_df(two)
     assert frame.columns.tolist() == COLUMNS
     assert frame["trace_id"].tolist() == ["1"] * len(METRICS) + ["2"] * len(METRICS)
@@ -186,7 +191,10 @@ def test_metrics_df_has_a_row_for_every_metric_absent_ones_included() -> None:
 
 
 def test_an_empty_baseline_is_not_looked_for() -> None:
-    two = [run(event("a", "x"), trace_id="1", task=Task(task_id="t")), run(event("a", "x"), event("b", "y"), trace_id="2", task=Task(task_id="t"))]
+    two = [
+        run(event("a", "x"), trace_id="1", task=Task(task_id="t")),
+        run(event("a", "x"), event("b", "y"), trace_id="2", task=Task(task_id="t")),
+    ]
     frame = metrics_df(two, baseline={})
     assert frame[frame["name"] == "overhead_steps_rate"]["reason"].tolist()[1] == "no run of the task by a single agent"
 

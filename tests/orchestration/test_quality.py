@@ -50,14 +50,27 @@ def test_q_work_is_the_pass_rate_of_the_last_candidate_of_each_own_subtask() -> 
 
 
 def test_without_tests_q_work_is_the_share_of_subtasks_that_pass_alone() -> None:
-    trace = run(event("a1", "a", error="x"), subtasks=tuple(Subtask(subtask_id=str(k), agent_id="a", passes_alone=k > 0) for k in range(4)))
+    trace = run(
+        event("a1", "a", error="x"),
+        subtasks=tuple(Subtask(subtask_id=str(k), agent_id="a", passes_alone=k > 0) for k in range(4)),
+    )
     assert (named(trace)["q_work"].value, named(trace)["q_work"].variant) == (0.75, "subtasks")
 
 
 def test_without_subtasks_q_work_is_the_share_of_own_steps_without_error() -> None:
-    rows = [event("1", "a"), event("2", "a", error="timeout"), event("3", "a", action="input"), event("4", "a", kind="communicate", error="x"), event("5", "b")]
+    rows = [
+        event("1", "a"),
+        event("2", "a", error="timeout"),
+        event("3", "a", action="input"),
+        event("4", "a", kind="communicate", error="x"),
+        event("5", "b"),
+    ]
     trace = run(*rows)
-    assert (named(trace)["q_work"].value, named(trace)["q_work"].variant, named(trace)["q_work"].n) == (pytest.approx(2 / 3), "acts", 3)
+    assert (named(trace)["q_work"].value, named(trace)["q_work"].variant, named(trace)["q_work"].n) == (
+        pytest.approx(2 / 3),
+        "acts",
+        3,
+    )
     assert {agent: m.value for agent, m in work_by_agent(trace, timing(trace)).items()} == {"a": 0.5, "b": 1}
 
 
@@ -70,7 +83,10 @@ def test_without_own_work_q_work_is_absent() -> None:
 
 def test_the_variant_of_one_agent_is_not_that_of_another() -> None:
     trace = run(event("1", "a"), event("2", "b"), candidates=(offered("c", 1, 2, agent_id="a"),))
-    assert {agent: (m.value, m.variant) for agent, m in work_by_agent(trace, timing(trace)).items()} == {"a": (0.5, "tests"), "b": (1, "acts")}
+    assert {agent: (m.value, m.variant) for agent, m in work_by_agent(trace, timing(trace)).items()} == {
+        "a": (0.5, "tests"),
+        "b": (1, "acts"),
+    }
 
 
 # q_parallel
@@ -83,9 +99,13 @@ def test_c7_padding_raises_the_speed_up_but_neither_the_useful_one_nor_the_one_o
     team = padded()
     trace = run(*team.events, is_ordered=False, task=Task(task_id="t"))
     found = named(trace, baseline=baselines([alone, trace]))
-    assert {name: (found[name].value, found[name].variant) for name in ("q_parallel_self", "q_parallel_useful", "q_parallel_baseline")} == {
-        "q_parallel_self": (3, "clock"), "q_parallel_useful": (1, "clock"), "q_parallel_baseline": (1, "clock, quality not known"),
-    }  # fmt: skip
+    assert [
+        (found[f"q_parallel_{kind}"].value, found[f"q_parallel_{kind}"].variant) for kind in ("self", "useful", "baseline")
+    ] == [
+        (3, "clock"),
+        (1, "clock"),
+        (1, "clock, quality not known"),
+    ]
     assert found["utilisation_act"].value == pytest.approx(1 / 3)
 
 
@@ -124,7 +144,12 @@ def test_c10_q_split() -> None:
         "hidden_dependency": None,
     }  # fmt: skip
     assert found["hidden_dependency"].reason == "of no subtask is it known whether it passes alone and with its true inputs"
-    assert {name: metric.n for name, metric in found.items() if metric.value} == {"solvable": 4, "complete": 6, "q_split": 4, "redundancy": 4}
+    assert {name: metric.n for name, metric in found.items() if metric.value} == {
+        "solvable": 4,
+        "complete": 6,
+        "q_split": 4,
+        "redundancy": 4,
+    }
 
 
 def test_c11_a_perfect_split_and_one_with_a_hidden_dependency() -> None:
@@ -151,7 +176,9 @@ def test_units_that_the_task_does_not_have_are_not_covered() -> None:
 
 
 def merged(parts: list[float], whole: float, kind: str | None) -> dict[str, tuple[float | None, str]]:
-    return {m.name.removeprefix("q_aggregate").removeprefix("_"): (m.value, m.variant) for m in aggregate_metrics(parts, whole, kind)}
+    return {
+        m.name.removeprefix("q_aggregate").removeprefix("_"): (m.value, m.variant) for m in aggregate_metrics(parts, whole, kind)
+    }
 
 
 def test_c13_composition() -> None:
@@ -192,7 +219,11 @@ def merging(*candidates: Candidate, kind: str = "composition", **fields: Any) ->
 
 
 def test_a_merge_of_a_merge_takes_the_latest_candidate_of_each_part() -> None:
-    parts = [offered("1", 2, 2, event_id="a", subtask_id="s"), offered("2", 0, 2, event_id="b", subtask_id="t"), offered("3", 2, 2, event_id="b2", subtask_id="t")]
+    parts = [
+        offered("1", 2, 2, event_id="a", subtask_id="s"),
+        offered("2", 0, 2, event_id="b", subtask_id="t"),
+        offered("3", 2, 2, event_id="b2", subtask_id="t"),
+    ]
     found = merging(*parts, offered("w", 5, 5, event_id="m2"))
     assert (found.value, found.n, found.variant) == (1, 2, "composition, min")
     assert merging(*parts[:2], offered("w", 4, 5, event_id="m2")).reason.startswith("0 / 0")
@@ -221,16 +252,22 @@ def test_why_a_merge_cannot_be_judged() -> None:
 
 def whole_team(**fields: Any) -> Trace:
     rows = [
-        event("p", "lead", 0, 2, kind="delegate", targets=("a", "b")), event("a", "a", 2, 6, after=["p"]), event("b", "b", 2, 6, after=["p"]),
-        event("m", "lead", 6, 8, kind="aggregate", merge_kind="composition", merge_points=("a", "b")), event("s", "lead", 8, 8, kind="stop", after=["m"]),
-    ]  # fmt: skip
+        event("p", "lead", 0, 2, kind="delegate", targets=("a", "b")),
+        event("a", "a", 2, 6, after=["p"]),
+        event("b", "b", 2, 6, after=["p"]),
+        event("m", "lead", 6, 8, kind="aggregate", merge_kind="composition", merge_points=("a", "b")),
+        event("s", "lead", 8, 8, kind="stop", after=["m"]),
+    ]
     return run(*rows, **fields)
 
 
 def test_q_orchestration_is_the_mean_of_what_is_present() -> None:
     bare = named(whole_team())["q_orchestration"]
     assert (bare.value, bare.variant, bare.n) == (pytest.approx(12 / (3 * 8)), "parallel (useful, clock)", 1)
-    subtasks = (Subtask(subtask_id="s", covers=("1",), passes_alone=True), Subtask(subtask_id="t", covers=("2",), passes_alone=False))
+    subtasks = (
+        Subtask(subtask_id="s", covers=("1",), passes_alone=True),
+        Subtask(subtask_id="t", covers=("2",), passes_alone=False),
+    )
     candidates = (offered("1", 2, 2, event_id="a", subtask_id="s"), offered("w", 3, 3, event_id="m"))
     full = named(whole_team(task=Task(requirements=("1", "2")), subtasks=subtasks, candidates=candidates))["q_orchestration"]
     assert (full.value, full.n) == (pytest.approx((0.5 + 0.5 + 1) / 3), 3)
@@ -247,7 +284,9 @@ def test_a_single_agent_has_no_orchestration_to_judge() -> None:
 
 
 def test_where_nothing_is_known_q_orchestration_is_absent() -> None:
-    found = named(run(event("a", "a", 0, 4), event("b", "b", 0, 2), *[event(str(k), None, 0, 2) for k in range(3)]))["q_orchestration"]
+    found = named(run(event("a", "a", 0, 4), event("b", "b", 0, 2), *[event(str(k), None, 0, 2) for k in range(3)]))[
+        "q_orchestration"
+    ]
     assert (found.value, found.reason) == (None, "neither q_parallel nor q_split nor q_aggregate is known")
 
 

@@ -97,7 +97,9 @@ def test_c5_critical_events_without_drag() -> None:
 
 def test_c6_dataflow_is_shorter_than_a_barrier() -> None:
     edges = [("m", "x1"), ("m", "y1"), ("x1", "x2"), ("y1", "y2")]
-    timed = timing(planned({"m": 1, "x1": 5, "y1": 1, "x2": 1, "y2": 5}, edges, {"x1": "x", "x2": "x", "y1": "y", "y2": "y", "m": "m"}))
+    timed = timing(
+        planned({"m": 1, "x1": 5, "y1": 1, "x2": 1, "y2": 5}, edges, {"x1": "x", "x2": "x", "y1": "y", "y2": "y", "m": "m"})
+    )
     assert (timed.span_s, timed.work_s) == (7, 13)
     barrier = (1 + max(5, 1)) + (0 + max(1, 5))
     assert (barrier, barrier - timed.span_s) == (11, 4)
@@ -219,7 +221,13 @@ def test_two_agents_share_no_such_limit() -> None:
 
 
 def test_without_a_clock_each_event_counts_one_and_opaque_ones_nothing() -> None:
-    rows = [event("p", "lead"), event("a", "a", after=["p"]), event("b", "b", after=["p"]), event("o", "b", kind=None, after=["b"]), event("m", "lead", after=["a", "b"])]
+    rows = [
+        event("p", "lead"),
+        event("a", "a", after=["p"]),
+        event("b", "b", after=["p"]),
+        event("o", "b", kind=None, after=["b"]),
+        event("m", "lead", after=["a", "b"]),
+    ]
     timed = timing(run(*rows))
     assert (timed.basis_of_time, timed.unit, timed.n_known) == ("events", "events", 4)
     assert (timed.work, timed.span, timed.makespan) == (4, 3, 3)
@@ -230,7 +238,12 @@ def test_without_a_clock_each_event_counts_one_and_opaque_ones_nothing() -> None
 
 
 def test_without_a_clock_but_with_tokens_those_count() -> None:
-    rows = [event("p", "lead", output_tokens=10), event("a", "a", after=["p"], output_tokens=50), event("b", "b", after=["p"], output_tokens=20), event("t", "b", after=["b"])]
+    rows = [
+        event("p", "lead", output_tokens=10),
+        event("a", "a", after=["p"], output_tokens=50),
+        event("b", "b", after=["p"], output_tokens=20),
+        event("t", "b", after=["b"]),
+    ]
     timed = timing(run(*rows))
     assert (timed.basis_of_time, timed.work, timed.span, timed.n_known) == ("tokens", 80, 60, 3)
 
@@ -285,12 +298,21 @@ def test_a_failed_call_and_its_error_are_work_but_not_useful() -> None:
 
 
 def test_the_last_merge_ends_a_run_without_a_stop() -> None:
-    rows = [event("a", "x"), event("b", "y"), event("m", "x", kind="aggregate", merge_points=("a",)), event("late", "y", after=["b"])]
+    rows = [
+        event("a", "x"),
+        event("b", "y"),
+        event("m", "x", kind="aggregate", merge_points=("a",)),
+        event("late", "y", after=["b"]),
+    ]
     assert useful(*rows)[0] == {"a", "m"}
 
 
 def test_what_a_useful_span_called_returned_to_it() -> None:
-    rows = [event("root", "r", 0, 9), event("call", "c", 1, 3, after=["root"]), event("stop", "r", 9, 9, kind="stop", after=["root"])]
+    rows = [
+        event("root", "r", 0, 9),
+        event("call", "c", 1, 3, after=["root"]),
+        event("stop", "r", 9, 9, kind="stop", after=["root"]),
+    ]
     assert useful(*rows)[0] == {"root", "call", "stop"}
 
 
@@ -382,7 +404,10 @@ def test_drag_of_enclosing_events_is_worked_out_for_as_many_as_time_allows() -> 
 @pytest.mark.parametrize("clock", [True, False])
 def test_a_chain_of_20000_events(clock: bool) -> None:
     n = 20_000
-    rows = [event(f"e{k}", f"a{k % 3}", k if clock else None, k + 1 if clock else None, after=[f"e{k - 1}"] if k else []) for k in range(n)]
+    rows = [
+        event(f"e{k}", f"a{k % 3}", k if clock else None, k + 1 if clock else None, after=[f"e{k - 1}"] if k else [])
+        for k in range(n)
+    ]
     timed = timing(run(*rows))
     assert timed.span == timed.work == n
     assert len(timed.critical_path) == n
