@@ -22,6 +22,7 @@ CATALOGUE: dict[str, tuple[Severity, str, str]] = {
     "bad-json": ("lost", "not valid JSON", "mend or remove this record"),
     "truncated": ("lost", "the record ends in the middle", "export the file again; it was cut off"),
     "too-large": ("lost", "the record is larger than the limit", "raise --max-record-mb"),
+    "bomb": ("lost", "the file unpacks to far more than an export would", "unpack it by hand if it is what it should be"),
     "too-deep": ("lost", "the record is nested too deeply", "flatten the record; no trace needs this depth"),
     "wrong-shape": ("lost", "the record does not have the shape its format promises", "check the exporter"),
     "bad-value": ("lost", "a value is not what the field takes", "mend the value"),

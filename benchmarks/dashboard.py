@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import statistics
 import tempfile
@@ -145,7 +146,7 @@ def _clicks(page: Page) -> list[float]:
         while page.locator("canvas.chart").evaluate("chart => chart.style.cursor") != "pointer":
             page.mouse.move(x := x + 1, y)
         page.mouse.move(x, y)
-        before = page.get_by_text("event ", exact=False).filter(has_text=" of ").first.inner_text()
+        before = page.get_by_text(re.compile(r"^event [\d,]+ of")).inner_text()
         started = time.perf_counter()
         page.mouse.click(x, y)
         page.get_by_text(before, exact=True).wait_for(state="detached", timeout=WAIT_MS)

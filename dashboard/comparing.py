@@ -49,6 +49,9 @@ def draw_pair(version: Version, a: Trace, b: Trace) -> None:
     if places.empty:
         st.info("Neither run holds any events: there is nothing to align.", icon=":material/info:")
         return
+    if not alignment.n_both:
+        said = "No event of one run has a counterpart in the other: their agents have other roles, or do other things."
+        st.info(said, icon=":material/info:")
     counts = [f"**{n:,}** {safe.markdown(status)}" for status, n in reversed(alignment.counts.items())]
     meanings = "; ".join(f"{status}: {meaning}" for status, meaning in STATUSES.items())
     st.markdown(" · ".join(counts), help=safe.markdown(f"Events. {meanings}", 600))

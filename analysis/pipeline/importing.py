@@ -20,7 +20,7 @@ from analysis.errors import HeadConflict, Problem, UnknownNameError
 from analysis.model import Trace
 from analysis.pipeline.resolving import Known, Placed, finish, place
 from analysis.pipeline.spill import Spill, Spilled
-from analysis.readers import FAMILIES, MEBIBYTE, Fragment, Source, files_below, native, open_source, read, recognise
+from analysis.readers import FAMILIES, MEBIBYTE, Fragment, Source, files_below, native, open_source, read, recognise, unpacked
 from analysis.readers.fragment import source_key
 from analysis.workspace import SCHEMAS, File, Snapshot, Workspace, problem_table, trace_tables
 
@@ -126,8 +126,11 @@ def import_paths(
         done = 0
         for n, (path, name, size) in enumerate(files):
             progress(0.6 * done / total, f"reading {name}")
-            source = open_source(path, name, max_record_bytes=max_record_bytes)
-            _read_file(source, n, spill, report)
+            with unpacked(path, name) as (content, damage):
+                source = open_source(content, name, max_record_bytes=max_record_bytes)
+                if damage is not None and isinstance(source, Source):
+                    source.problems.append(damage)
+                _read_file(source if damage is None or isinstance(source, Source) else damage, n, spill, report)
             done += size
         while True:
             try:

@@ -12,9 +12,10 @@ from typing import Any, cast
 from analysis.errors import Problem
 from analysis.readers import claude_code, composition, marble, native, spans, whowhen
 from analysis.readers.fragment import Family, Fragment
+from analysis.readers.packed import unpacked
 from analysis.readers.source import MEBIBYTE, Source, open_source
 
-__all__ = ["FAMILIES", "MEBIBYTE", "Fragment", "Source", "files_below", "native", "open_source", "read", "recognise"]
+__all__ = ["FAMILIES", "MEBIBYTE", "Fragment", "Source", "files_below", "native", "open_source", "read", "recognise", "unpacked"]
 
 FAMILIES: dict[str, Family] = {
     module.FORMAT: module for module in cast("tuple[Family, ...]", (native, whowhen, composition, marble, claude_code, spans))

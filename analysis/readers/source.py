@@ -24,7 +24,7 @@ _BINARY = {
     b"PK\x03\x04": "a zip archive",
     b"SQLite format 3\x00": "an SQLite database",
     b"PAR1": "a Parquet file",
-    b"\x1f\x8b": "a gzip file",
+    b"\x1f\x8b": "a gzip file inside a gzip file",
     b"\x28\xb5\x2f\xfd": "a zstd file",
     b"\x89PNG": "a picture",
     b"%PDF": "a PDF file",

@@ -126,7 +126,8 @@ def _drawn(places: pd.DataFrame) -> pd.DataFrame:
         )
         places = places[is_kept]
     if len(places) > MAX_PLACES:
-        first = differs.reindex(places.index).sort_values(ascending=False, kind="stable").index[:MAX_PLACES]
+        rank = places["status"].map({"changed": 1, "same": 2}).fillna(0)  # what was done and what was not comes first
+        first = rank.sort_values(kind="stable").index[:MAX_PLACES]
         places = places[places.index.isin(first)]
     return places
 

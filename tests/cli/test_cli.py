@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 
 from analysis.cli import main
 from analysis.model import Agent, Claim, Event, Groups, Label, Outcome, Source, Task, Trace, decode, encode
+from analysis.pipeline import import_paths
 from analysis.workspace import Workspace
 from tests.pipeline.corpus import contents, question, write, write_annotation, write_run, write_traces
 
@@ -81,10 +83,19 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return command
 
 
+@pytest.fixture(scope="module")
+def three_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file of three traces, and a workspace that holds them."""
+    folder = tmp_path_factory.mktemp("three")
+    report = import_paths(Workspace(folder / "store", create=True), [write_traces(folder / "in.jsonl", [RUN, OTHER, STRANGE])])
+    assert len(report.added) == 3
+    return folder
+
+
 @pytest.fixture
-def filled(run: Run, tmp_path: Path) -> Run:
+def filled(run: Run, three_traces: Path, tmp_path: Path) -> Run:
     """The same with three traces in the workspace."""
-    assert run("import", write_traces(tmp_path / "in.jsonl", [RUN, OTHER, STRANGE])).code == 0
+    shutil.copytree(three_traces, tmp_path, dirs_exist_ok=True)
     return run
 
 
