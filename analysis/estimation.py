@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-N_DRAWS = 2_000  # the end points of a 95 % interval then rest on 50 draws each
+_N_DRAWS = 2_000  # the end points of a 95 % interval then rest on 50 draws each
 MIN_FINITE_SHARE = 0.95  # where more draws than the rest have no value, the others say little of the spread
 
 Weights = npt.NDArray[np.float64]
@@ -87,7 +87,7 @@ def cluster_bootstrap(
     clusters: Sequence[Hashable],
     *,
     rng: np.random.Generator,
-    n_draws: int = N_DRAWS,
+    n_draws: int = _N_DRAWS,
     level: float = 0.95,
 ) -> Estimate | None:
     """Return a statistic of rows with its percentile interval, drawing whole clusters with replacement.

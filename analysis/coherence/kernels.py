@@ -14,9 +14,9 @@ _OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy"}
 
 
 @njit(**_OPTIONS)
-def _solve(gram, factor, u, k):  # type: ignore[no-untyped-def]
-    """Solve gram[:k, :k] u = 1 by Cholesky; False where the points are affinely dependent."""
-    for i in range(k):
+def _solve(gram, factor, u, k, first):  # type: ignore[no-untyped-def]
+    """Solve gram[:k, :k] u = 1 by Cholesky, rows before `first` factored already; False for affinely dependent points."""
+    for i in range(first, k):
         for j in range(i + 1):
             s = gram[i, j]
             for t in range(j):
@@ -98,12 +98,16 @@ def _begin(vertices, q, lam, chosen, gram, scores, n, k):  # type: ignore[no-unt
 
 
 @njit(**_OPTIONS)
-def _descend(lam, chosen, gram, factor, u, old, k):  # type: ignore[no-untyped-def]
-    """Go to the affine minimiser of the chosen ones, dropping some until it lies inside their hull; 0 where that fails."""
+def _descend(lam, chosen, gram, factor, u, old, k, first):  # type: ignore[no-untyped-def]
+    """Go to the affine minimiser of the chosen ones, dropping some until it lies inside their hull; 0 where that fails.
+
+    The factor's rows before `first` are those of the step before.
+    """
     while True:
         total = 0.0
-        if not _solve(gram, factor, u, k):
+        if not _solve(gram, factor, u, k, first):
             k -= 1
+            first = 0
             for i in range(k):
                 total += lam[i]
             if total <= 0:
@@ -121,6 +125,7 @@ def _descend(lam, chosen, gram, factor, u, old, k):  # type: ignore[no-untyped-d
             lam[:k] = u[:k]
             return k
         k = _shrink(lam, u, chosen, gram, old, k)
+        first = 0
 
 
 @njit(**_OPTIONS)
@@ -150,9 +155,9 @@ def _nearest(vertices, q, tolerance, p, lam, chosen, gram, factor, u, scores, ol
     """Fill p; return the duality gap and the number chosen. With k > 0 it starts from the vertices chosen before."""
     room = lam.shape[0]
     k = _begin(vertices, q, lam, chosen, gram, scores, n, k)
-    gap = 0.0
+    gap, first = 0.0, 0
     for _ in range(100 * room + 1000):
-        k = _descend(lam, chosen, gram, factor, u, old, k)
+        k = _descend(lam, chosen, gram, factor, u, old, k, first)
         if k == 0:
             return -1.0, 0
         best, gap = _best(vertices, q, p, lam, chosen, scores, n, k)
@@ -165,6 +170,7 @@ def _nearest(vertices, q, tolerance, p, lam, chosen, gram, factor, u, scores, ol
             break
         _add(vertices, q, chosen, gram, k, best, n)
         lam[k] = 0.0
+        first = k
         k += 1
     return gap, k
 

@@ -13,12 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.coherence import closed
+from analysis.coherence.relations import names_of
 from analysis.coherence.wolfe import nearest_rows
 from analysis.coherence.worlds import Shape, worlds
 from analysis.errors import RelationError
 
 #: A residual counts as positive above this; what is smaller is rounding of some solver.
 POSITIVE = 1e-6
+MAX_SCOPE = 64  # names in one rule, while worlds are listed
+MAX_VARIABLES = 1_000
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
@@ -174,7 +177,7 @@ def polytope(shape: Shape, kept: tuple[int, ...]) -> Polytope:
         body = closed.body_of(shape.rules, kept)
         if body is not None:
             return Closed(kept, body)
-    listed = worlds(shape, kept) if not shape.couplings else None
+    listed = worlds(shape, kept) if not shape.couplings and _is_narrow(shape) else None
     if listed is None:
         from analysis.coherence.large import large_polytope
 
@@ -186,8 +189,15 @@ def polytope(shape: Shape, kept: tuple[int, ...]) -> Polytope:
 
 def is_satisfiable(shape: Shape) -> bool:
     """Return whether any world is admitted (and, with linear couplings, any distribution over the worlds)."""
-    if not shape.couplings and (found := worlds(shape, (), limit=20_000)) is not None:
+    if not shape.couplings and closed.body_of(shape.rules, range(shape.n)) is not None:
+        return True
+    if not shape.couplings and _is_narrow(shape) and (found := worlds(shape, (), limit=20_000)) is not None:
         return len(found) > 0
     from analysis.coherence.large import is_satisfiable_large
 
     return is_satisfiable_large(shape)
+
+
+def _is_narrow(shape: Shape) -> bool:
+    """Whether worlds can be listed variable by variable: each step looks at whole rules, so wide ones are for the tree."""
+    return shape.n <= MAX_VARIABLES and all(sum(1 for _ in names_of(rule)) <= MAX_SCOPE for rule in shape.rules)

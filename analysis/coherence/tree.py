@@ -61,12 +61,9 @@ def junction_tree(shape: Shape) -> Tree | None:
     order = _elimination(wide)
     if order is None:
         return None
-    variables, parents = _merged(order)
-    states = _states(wide, variables, {v: n for n, bag in enumerate(variables) for v in bag.eliminated})
-    reduced = _reduced([bag.variables for bag in variables], parents, states)
-    if reduced is None:
-        return Tree(wide.n, (), np.zeros(1, np.intp))
-    bags = _labelled([bag.variables for bag in variables], parents, reduced, [bag.eliminated for bag in variables])
+    cuts, parents = _merged(order)
+    states = _states(wide, cuts, {v: n for n, cut in enumerate(cuts) for v in cut.eliminated})
+    bags = _bags(cuts, parents, states)
     return Tree(wide.n, bags, np.cumsum([0, *(len(bag.states) for bag in bags)]))
 
 
@@ -200,49 +197,66 @@ def _admitted(n: int, rules: frozenset[tuple[Node, tuple[int, ...]]]) -> States:
     return cube[stays]
 
 
-def _codes(states: States, columns: list[int]) -> Indices:
-    return states[:, columns] @ (1 << np.arange(len(columns)))
+class _Codes:
+    """The values that states show on some columns, as numbers; bags that look alike are worked out once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, tuple[int, ...]], tuple[States, Indices, frozenset[int]]] = {}
+        self._matched: dict[tuple[int, tuple[int, ...], int, tuple[int, ...]], tuple[Indices, Indices, int]] = {}
+
+    def of(self, states: States, columns: tuple[int, ...]) -> tuple[Indices, frozenset[int]]:
+        """Return the code of each state, and the set of them."""
+        key = (id(states), columns)
+        if key not in self._known:
+            codes = states[:, list(columns)] @ (1 << np.arange(len(columns)))
+            self._known[key] = (states, codes, frozenset(codes.tolist()))  # the states stay alive, so their id stays theirs
+        return self._known[key][1:]
+
+    def matched(
+        self, states: States, here: tuple[int, ...], parent: States, there: tuple[int, ...]
+    ) -> tuple[Indices, Indices, int]:
+        """Return labels of the states and of the parent's, equal where they agree, and how many there are."""
+        key = (id(states), here, id(parent), there)
+        if key not in self._matched:
+            values, labels = np.unique(self.of(states, here)[0], return_inverse=True)
+            self._matched[key] = (labels, np.searchsorted(values, self.of(parent, there)[0]), len(values))
+        return self._matched[key]
 
 
-def _shared(bags: list[tuple[int, ...]], parents: list[int]) -> list[tuple[list[int], list[int]]]:
+def _shared(bags: list[tuple[int, ...]], parents: list[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Return for each bag the columns shared with its parent, here and there."""
-    found: list[tuple[list[int], list[int]]] = []
+    found = []
     for bag, parent in zip(bags, parents, strict=True):
         there = {v: n for n, v in enumerate(bags[parent])} if parent >= 0 else {}
-        both = [v for v in bag if v in there]
-        here = {v: n for n, v in enumerate(bag)}
-        found.append(([here[v] for v in both], [there[v] for v in both]))
+        both = [(n, there[v]) for n, v in enumerate(bag) if v in there]
+        found.append((tuple(n for n, _ in both), tuple(n for _, n in both)))
     return found
 
 
-def _reduced(bags: list[tuple[int, ...]], parents: list[int], states: list[States]) -> list[States] | None:
-    """Drop states that no state of a neighbour fits, leaves to root and back; None where nothing is left."""
-    states = list(states)
-    shared = _shared(bags, parents)
-    steps = [*range(len(bags) - 1, 0, -1), *range(1, len(bags))]
-    for step, number in enumerate(steps):
-        is_upward = step < len(bags) - 1
-        parent = parents[number]
-        here, there = shared[number]
-        own, other = _codes(states[number], here), _codes(states[parent], there)
-        if is_upward:
-            fits = np.isin(other, own)
-            states[parent] = states[parent] if fits.all() else states[parent][fits]
-        else:
-            fits = np.isin(own, other)
-            states[number] = states[number] if fits.all() else states[number][fits]
-    return None if any(len(own) == 0 for own in states) else states
-
-
-def _labelled(
-    bags: list[tuple[int, ...]], parents: list[int], states: list[States], eliminated: list[tuple[int, ...]]
-) -> tuple[Bag, ...]:
+def _bags(cuts: list[_Cut], parents: list[int], states: list[States]) -> tuple[Bag, ...]:
+    """Drop states that no state of a neighbour fits, leaves to root and back, and label the rest; empty where none is left."""
+    variables = [cut.variables for cut in cuts]
+    shared, codes = _shared(variables, parents), _Codes()
+    for number in range(len(cuts) - 1, 0, -1):
+        _fit(codes, states, parents[number], shared[number][::-1], number)
+    for number in range(1, len(cuts)):
+        _fit(codes, states, number, shared[number], parents[number])
+    if any(len(own) == 0 for own in states):
+        return ()
     found = []
-    for number, (here, there) in enumerate(_shared(bags, parents)):
-        parent = parents[number]
-        codes, labels = np.unique(_codes(states[number], here), return_inverse=True)
-        above = np.searchsorted(codes, _codes(states[parent], there)) if parent >= 0 else np.zeros(0, np.intp)
-        column = {v: n for n, v in enumerate(bags[number])}
-        owned = tuple((v, column[v]) for v in eliminated[number])
-        found.append(Bag(bags[number], parent, states[number], labels, above, len(codes), owned))
+    for number, (cut, (here, there)) in enumerate(zip(cuts, shared, strict=True)):
+        own, parent = states[number], states[parents[number]]
+        labels, above, n_labels = codes.matched(own, here, parent, there)
+        column = {v: n for n, v in enumerate(cut.variables)}
+        owned = tuple((v, column[v]) for v in cut.eliminated)
+        found.append(Bag(cut.variables, parents[number], own, labels, above, n_labels, owned))
     return tuple(found)
+
+
+def _fit(
+    codes: _Codes, states: list[States], number: int, shared: tuple[tuple[int, ...], tuple[int, ...]], other: int
+) -> None:
+    """Keep those states of a bag that some state of another one fits."""
+    own, wanted = codes.of(states[number], shared[0]), codes.of(states[other], shared[1])[1]
+    if not own[1] <= wanted:
+        states[number] = states[number][[code in wanted for code in own[0].tolist()]]

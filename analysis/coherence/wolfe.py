@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 TOLERANCE = 1e-14  # of the duality gap, per unit of squared size
-ENOUGH = 4_000  # rows solved in numpy, after which loading the compiled kernels pays
+ENOUGH = 1_500  # rows solved in numpy, after which loading the compiled kernels pays
 _PARALLEL_FROM = 50_000
 _EPSILON = 1e-13
 

@@ -11,17 +11,17 @@ from statistics import median
 from analysis.orchestration.evidence import Evidence, Finding, Found, plain
 
 #: Asking once more is care, three like calls with like answers are waste.
-MIN_SAME_CALLS = 3
+_MIN_SAME_CALLS = 3
 #: Where one call in ten fails, four failures in a row come about once in ten thousand calls.
-MIN_FAILURES = 4
+_MIN_FAILURES = 4
 #: A call is stuck at ten times the usual, but never below half a minute, which slow models and searches take.
-STUCK_FACTOR, MIN_STUCK_S = 10, 30.0
+_STUCK_FACTOR, _MIN_STUCK_S = 10, 30.0
 #: The usual is known from five calls of the kind.
-MIN_LIKE = 5
+_MIN_LIKE = 5
 #: Windows below this change for ordinary reasons; a cut takes more than half of what was there.
-MIN_CONTEXT_TOKENS, CUT_SHARE = 10_000, 0.5
+_MIN_CONTEXT_TOKENS, _CUT_SHARE = 10_000, 0.5
 #: Messages without own work since the last one to the same agents, and their share of all messages.
-MIN_EMPTY, EMPTY_SHARE = 3, 0.5
+_MIN_EMPTY, _EMPTY_SHARE = 3, 0.5
 
 
 def over_communication(evidence: Evidence) -> Found:
@@ -39,7 +39,7 @@ def over_communication(evidence: Evidence) -> Found:
         last = evidence.events[before] if before is not None else None
         if last is not None and last.kind == "communicate" and set(last.targets) & set(evidence.events[n].targets):
             empty.append(n)
-    if len(empty) < MIN_EMPTY or len(empty) < EMPTY_SHARE * len(sent):
+    if len(empty) < _MIN_EMPTY or len(empty) < _EMPTY_SHARE * len(sent):
         return []
     message = f"{len(empty)} of {len(sent)} messages follow another one to the same agents with no own work in between"
     return [evidence.finding("over-communication", empty, message)]
@@ -59,7 +59,7 @@ def redundant_tool_calls(evidence: Evidence) -> Found:
     return [
         evidence.finding("redundant tool calls", places, f"the same call was made {len(places)} times with the same answer",
                          loss=float(len(places) - 1), loss_unit="repeated calls")
-        for places in same.values() if len(places) >= MIN_SAME_CALLS
+        for places in same.values() if len(places) >= _MIN_SAME_CALLS
     ]  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _has_result(evidence: Evidence, n: int) -> bool:
 
 
 def _storm(evidence: Evidence, streak: Sequence[int]) -> Iterator[Finding]:
-    if len(streak) < MIN_FAILURES:
+    if len(streak) < _MIN_FAILURES:
         return
     calls = [k for n in streak for k in evidence.graph.causes[n] if evidence.events[k].action == "tool_call"]
     places = sorted({*streak, *calls})
@@ -120,9 +120,9 @@ def _overlong(evidence: Evidence, calls: Sequence[int]) -> Iterator[Finding]:
             like.setdefault((evidence.events[n].action or "", evidence.events[n].name or ""), []).append(n)
     for places in like.values():
         usual = median([evidence.timed.own[n] for n in places])
-        for n in places if len(places) >= MIN_LIKE else ():
+        for n in places if len(places) >= _MIN_LIKE else ():
             took = evidence.timed.own[n]
-            if took >= max(MIN_STUCK_S, STUCK_FACTOR * usual):
+            if took >= max(_MIN_STUCK_S, _STUCK_FACTOR * usual):
                 message = f"a call took {took:,.1f} s, where {usual:,.1f} s is usual for its kind"
                 yield evidence.finding("stuck call", [n], message, loss=took - usual, loss_unit="s beyond the usual")
 
@@ -139,8 +139,8 @@ def context_cliff(evidence: Evidence) -> Found:
     for places in sized.values():
         tokens = [evidence.events[n].input_tokens or 0 for n in places]
         for k in range(1, len(places)):
-            least = CUT_SHARE * tokens[k - 1]
-            if tokens[k - 1] >= MIN_CONTEXT_TOKENS and all(size < least for size in tokens[k : k + 2]):
+            least = _CUT_SHARE * tokens[k - 1]
+            if tokens[k - 1] >= _MIN_CONTEXT_TOKENS and all(size < least for size in tokens[k : k + 2]):
                 message = f"the context fell from {tokens[k - 1]:,} to {tokens[k]:,} tokens between two calls"
                 lost, both = float(tokens[k - 1] - tokens[k]), [places[k - 1], places[k]]
                 found.append(evidence.finding("context cliff", both, message, loss=lost, loss_unit="tokens of context"))

@@ -62,7 +62,7 @@ def _baseline(runs: Sequence[tuple[Trace, Timing]]) -> Baseline:
         p_passed=sum(outcomes) / len(outcomes) if outcomes else None,
         makespan={basis: math.fsum(values) / len(values) for basis, values in sorted(by_basis.items())},
         tokens=sum(spent) / len(spent) if spent else None,
-        n_steps=sum([n_steps(timed) for _, timed in runs]) / len(runs),
+        n_steps=sum([_n_steps(timed) for _, timed in runs]) / len(runs),
     )
 
 
@@ -94,7 +94,7 @@ def n_tokens(timed: Timing) -> int | None:
     return sum(known) if known else None
 
 
-def n_steps(timed: Timing) -> int:
+def _n_steps(timed: Timing) -> int:
     """Return how many steps agents took: all events but tool results, inputs and opaque ones."""
     return sum([event.kind is not None and event.action not in _NO_STEP for event in timed.graph.events])
 
@@ -128,8 +128,17 @@ def _delegations(timed: Timing) -> list[tuple[int, bool]]:
     ]
 
 
-def cost_metrics(trace: Trace, timed: Timing) -> Iterator[Metric]:
-    """Yield what the run cost by itself: tokens, steps, protocol overhead, token efficiency, finish rate."""
+def cost_metrics(trace: Trace, timed: Timing, baseline: Baseline | None) -> Iterator[Metric]:
+    """Yield what the run cost, what single agents did on the task, and how the two compare.
+
+    The variant says where a comparison is not at equal or better quality: the run failed and single agents do not always,
+    or it is not known.
+    """
+    yield from _own_costs(trace, timed)
+    yield from _gains(trace, timed, baseline)
+
+
+def _own_costs(trace: Trace, timed: Timing) -> Iterator[Metric]:
     own = own_tokens(timed)
     n_known = sum([tokens is not None for tokens in own])
     none = "no event states tokens"
@@ -141,7 +150,7 @@ def cost_metrics(trace: Trace, timed: Timing) -> Iterator[Metric]:
     reason = none if tokens is None else "the outcome is not known"
     above = None if passed is None else 1000.0 * passed
     yield ratio("token_efficiency", above, tokens, variant="input + output tokens", n=n_known, reason=reason)
-    yield Metric("n_steps", float(n_steps(timed)), n=len(timed.graph.events))
+    yield Metric("n_steps", float(_n_steps(timed)), n=len(timed.graph.events))
     yield Metric("n_agents", float(len(timed.busy)), n=len(timed.graph.events))
     delegations = _delegations(timed)
     done = sum([is_answered for _, is_answered in delegations])
@@ -149,12 +158,7 @@ def cost_metrics(trace: Trace, timed: Timing) -> Iterator[Metric]:
     yield ratio("finish_rate", done, len(delegations) or None, variant="", n=len(delegations), reason=none)
 
 
-def gain_metrics(trace: Trace, timed: Timing, baseline: Baseline | None) -> Iterator[Metric]:
-    """Yield what single agents did on the task, and how the run compares with it.
-
-    The variant says where a comparison is not at equal or better quality: the run failed and single agents do not always,
-    or it is not known.
-    """
+def _gains(trace: Trace, timed: Timing, baseline: Baseline | None) -> Iterator[Metric]:
     passed, name = trace.outcome.passed, "no run of the task by a single agent"
     if len(timed.busy) == 1:
         baseline, name = None, "this run is itself by a single agent"
@@ -174,7 +178,7 @@ def gain_metrics(trace: Trace, timed: Timing, baseline: Baseline | None) -> Iter
     extra = None if tokens is None or base_tokens is None else tokens - base_tokens
     reason = "the run, or those by single agents, state no tokens"
     yield ratio("overhead_tokens_rate", extra, base_tokens, variant="input + output tokens" + at, n=n, reason=reason)
-    steps = n_steps(timed)
+    steps = _n_steps(timed)
     yield ratio("overhead_steps_rate", steps - baseline.n_steps, baseline.n_steps, variant="steps" + at, n=n, reason="")
     per_step = None if passed is None else passed * baseline.n_steps
     yield ratio("step_efficiency", per_step, steps, variant="steps", n=n, reason="the outcome is not known")

@@ -13,17 +13,19 @@ from analysis.orchestration.evidence import Evidence, Found, has_run_of, plain
 from analysis.orchestration.graph import in_one_go
 
 #: The share of a summary that stands verbatim in the result, and of the result in it, for the result to be a copy.
-COPIED_SHARE = 0.9
+_COPIED_SHARE = 0.9
 #: A verdict has words of its own, so more than half is enough for it to repeat what it was to check.
-ECHOED_SHARE = 0.51
+_ECHOED_SHARE = 0.51
 #: Texts shorter than this, such as a number, agree without being copied.
-MIN_COPIED = 12
+_MIN_COPIED = 12
 #: Roles that check others; matched in the component's name.
-CHECKERS = re.compile(r"verif|valid|review|critic|check|test|judge|audit|evaluat|qa\b", re.IGNORECASE)
+_CHECKERS = re.compile(r"verif|valid|review|critic|check|test|judge|audit|evaluat|qa\b", re.IGNORECASE)
 #: A leader that merges more than once without an answer goes on without it; that is no longer a matter of stopping.
-MAX_MERGES_WITHOUT = 1
+_MAX_MERGES_WITHOUT = 1
 #: Final states that claim success.
-SUCCESS = frozenset({"solved", "success", "successful", "succeeded", "passed", "done", "complete", "completed", "finished", "ok"})
+_SUCCESS = frozenset(
+    {"solved", "success", "successful", "succeeded", "passed", "done", "complete", "completed", "finished", "ok"}
+)
 _WORKING = frozenset({"spawn", "delegate", "aggregate"})
 
 
@@ -40,8 +42,8 @@ def aggregation_leakage(evidence: Evidence) -> Found:
         if not result or len(set(texts.values())) < 2:
             continue
         n_judged += 1
-        copied = [k for k, text in texts.items() if len(text) >= MIN_COPIED and has_run_of(text, result, COPIED_SHARE)]
-        if len(copied) == 1 and has_run_of(result, texts[copied[0]], COPIED_SHARE):
+        copied = [k for k, text in texts.items() if len(text) >= _MIN_COPIED and has_run_of(text, result, _COPIED_SHARE)]
+        if len(copied) == 1 and has_run_of(result, texts[copied[0]], _COPIED_SHARE):
             message = f"the result of merging {len(texts)} is a verbatim copy of one"
             loss, unit = 1 - 1 / len(texts), "share of the merged results left out"
             found.append(evidence.finding("aggregation leakage", [copied[0], n], message, loss=loss, loss_unit=unit))
@@ -53,17 +55,17 @@ def verifier_echo(evidence: Evidence) -> Found:
     found, n_judged = [], 0
     for n, event in enumerate(evidence.events):
         role = evidence.components.get(event.agent_id or "", event.agent_id or "")
-        if event.kind != "communicate" or not (event.message_type == "verdict" or CHECKERS.search(role)):
+        if event.kind != "communicate" or not (event.message_type == "verdict" or _CHECKERS.search(role)):
             continue
         verdict = plain(event.content)
-        if len(verdict) < MIN_COPIED:
+        if len(verdict) < _MIN_COPIED:
             continue
         n_judged += 1
         before = evidence.graph.before[n]
         if before is not None and evidence.events[before].kind == "act":
             continue
         heard = [k for k in evidence.graph.causes[n] if evidence.events[k].agent_id != event.agent_id]
-        echoed = next((k for k in heard if has_run_of(verdict, plain(evidence.events[k].content), ECHOED_SHARE)), None)
+        echoed = next((k for k in heard if has_run_of(verdict, plain(evidence.events[k].content), _ECHOED_SHARE)), None)
         if echoed is not None:
             message = f"a verdict repeats what it was to check and nothing was done to check it ({role})"
             loss, unit = evidence.work([n]), _work(evidence)
@@ -88,7 +90,7 @@ def stopped_too_early(evidence: Evidence) -> Found:
     for n in unanswered(evidence.timed):
         leader = evidence.events[n].agent_id
         n_merged = sum([k > n and evidence.events[k].agent_id == leader for k in merges])
-        if n < stops[-1] and n in last.get(leader, ()) and n_merged <= MAX_MERGES_WITHOUT:
+        if n < stops[-1] and n in last.get(leader, ()) and n_merged <= _MAX_MERGES_WITHOUT:
             waiting.append(n)
     if not waiting or evidence.trace.outcome.passed:
         return []
@@ -139,7 +141,7 @@ def false_success(evidence: Evidence) -> Found:
     if evidence.trace.outcome.passed is None:
         return "the outcome is not known"
     state = evidence.events[stops[-1]].final_state or ""
-    if evidence.trace.outcome.passed or plain(state) not in SUCCESS:
+    if evidence.trace.outcome.passed or plain(state) not in _SUCCESS:
         return []
     outcome = evidence.trace.outcome
     missed = outcome.n_tests - outcome.n_tests_passed if outcome.n_tests and outcome.n_tests_passed is not None else None

@@ -77,9 +77,10 @@ def sides(a: Trace, b: Trace) -> tuple[Side, Side]:
 def agent_pairs(first: Side, second: Side) -> dict[Agent, Agent]:
     """Return which agent of the first run is which of the second: of one component, most alike first.
 
-    How alike: Dice overlap of two bags of what the agents do and say and are told. Equal ones go by how near their places
-    are in the order in which they are first told what to do, so that swapping the runs changes nothing. Where a component
-    has more than a million pairs, agents that are entirely alike are paired, and the others in that order.
+    The only ones of a component are a pair. Else the Dice overlap of two bags of what agents do, say and are told decides,
+    where they share anything. Equal ones go by how near their places are in the order in which they are first told what to
+    do, so that swapping the runs changes nothing. Where a component has more than a million pairs, agents that are entirely
+    alike are paired, then the others in that order.
     """
     bags = [_bags(side) for side in (first, second)]
     members: dict[str, tuple[list[Agent], list[Agent]]] = defaultdict(lambda: ([], []))
@@ -89,6 +90,9 @@ def agent_pairs(first: Side, second: Side) -> dict[Agent, Agent]:
                 members[component][n].append(agent)
     pairs: dict[Agent, Agent] = {None: None}
     for mine, its in members.values():
+        if len(mine) == len(its) == 1:
+            pairs[mine[0]] = its[0]
+            continue
         rows, columns = [bags[0][agent] for agent in mine], [bags[1][agent] for agent in its]
         ranked = _by_overlap if len(mine) * len(its) <= _MAX_PAIRS else _by_identity
         free_rows, free_columns = set(range(len(mine))), set(range(len(its)))

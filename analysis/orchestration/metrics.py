@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from analysis.model import Trace
-from analysis.orchestration.cost import Baseline, baselines, cost_metrics, gain_metrics, task_key
+from analysis.orchestration.cost import Baseline, baselines, cost_metrics, task_key
 from analysis.orchestration.difficulty import difficulty_metrics
 from analysis.orchestration.measure import METRICS, Meaning, Metric, absent
 from analysis.orchestration.quality import merge_metrics, orchestration_quality, parallel_metrics, split_metrics, work_metrics
@@ -51,8 +51,7 @@ def _all(trace: Trace, timed: Timing, baseline: Baseline | None) -> Iterator[Met
     yield from parallel_metrics(timed)
     yield from split_metrics(trace)
     yield from merge_metrics(trace, timed)
-    yield from cost_metrics(trace, timed)
-    yield from gain_metrics(trace, timed, baseline)
+    yield from cost_metrics(trace, timed, baseline)
     yield from _time_metrics(timed)
     yield from difficulty_metrics(trace, timed)
     yield Metric("n_repairs", float(len(timed.graph.repairs)), n=len(timed.graph.events))

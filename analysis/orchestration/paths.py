@@ -56,7 +56,10 @@ def step_network(graph: EventGraph, weights: Sequence[int]) -> Network:
 
 
 def clock_network(graph: EventGraph, nested: Nesting) -> Network:
-    """Return the network of a run on its clock. No path is longer than the run, since every edge leads forward in time."""
+    """Return the network of a run on its clock. No path is longer than the run, since every edge leads forward in time.
+
+    The own time of an opaque event, which nobody knows to be work, counts nothing.
+    """
     inside: dict[int, list[int]] = {}
     for n, hosts in enumerate(nested.hosts):
         for host in hosts:
@@ -75,6 +78,9 @@ def clock_network(graph: EventGraph, nested: Nesting) -> Network:
         ends.append(node)
     for node, awaited in around.joins.items():
         network.causal[node] = (*network.causal[node], *[exits[inner] for inner in awaited])
+    for node, owner in enumerate(network.owners):
+        if graph.events[owner].kind is None:
+            network.weights[node] = 0
     network.order = _topological(network)
     return network
 

@@ -13,17 +13,17 @@ from analysis.orchestration.evidence import Evidence, Found, plain
 from analysis.orchestration.graph import in_one_go
 
 #: Two workers one after the other may be chance; three are a habit.
-MIN_SERIAL = 3
+_MIN_SERIAL = 3
 #: The share of delegations that makes an agent dominant, and how many there must be to choose from.
-DOMINANT_SHARE, MIN_AVAILABLE = 0.8, 3
+_DOMINANT_SHARE, _MIN_AVAILABLE = 0.8, 3
 #: Between agents of different roles a handful of delegations to the same one, repairs mostly, say nothing.
-MIN_DELEGATIONS = 10
+_MIN_DELEGATIONS = 10
 #: Saying the same to the same agent twice happens after a failure; the third time it is no longer that.
-MIN_REPEATS = 3
+_MIN_REPEATS = 3
 #: Teams below ten are looked over by eye; from there on agents without use go unnoticed.
-MIN_CROWD, IDLE_SHARE = 10, 0.5
+_MIN_CROWD, _IDLE_SHARE = 10, 0.5
 #: A circle of more hand-overs is not looked for, so that the search stays linear.
-MAX_CIRCLE = 100
+_MAX_CIRCLE = 100
 
 
 def serial_collapse(evidence: Evidence) -> Found:
@@ -37,7 +37,7 @@ def serial_collapse(evidence: Evidence) -> Found:
         spawned = dict.fromkeys([t for n in go if evidence.events[n].kind == "spawn" for t in evidence.events[n].targets])
         workers = _in_time(evidence, [agent for agent in spawned if agent != leader])
         lengths = [end - start for _, start, end in workers]
-        if len(workers) < MIN_SERIAL or any(later[1] < sooner[2] for sooner, later in pairwise(workers)):
+        if len(workers) < _MIN_SERIAL or any(later[1] < sooner[2] for sooner, later in pairwise(workers)):
             continue
         names = [agent for agent, _, _ in workers]
         saved = sum(lengths) - _longest_chain(lengths, _dependencies(evidence, names, leader or ""))
@@ -102,12 +102,12 @@ def dominant_agent(evidence: Evidence) -> Found:
     chosen = max(places, key=lambda agent: (len(places[agent]), -places[agent][0]))
     role = evidence.components.get(chosen)
     peers = [agent for agent in evidence.sub_agents if role is not None and evidence.components.get(agent) == role]
-    if len(peers) < MIN_AVAILABLE:
+    if len(peers) < _MIN_AVAILABLE:
         peers = list(evidence.sub_agents)
-        if sum([len(places.get(agent, ())) for agent in peers]) < MIN_DELEGATIONS:
+        if sum([len(places.get(agent, ())) for agent in peers]) < _MIN_DELEGATIONS:
             return []
     share = len(places[chosen]) / sum([len(places.get(agent, ())) for agent in peers]) if chosen in peers else 0.0
-    if len(peers) < MIN_AVAILABLE or share < DOMINANT_SHARE:
+    if len(peers) < _MIN_AVAILABLE or share < _DOMINANT_SHARE:
         return []
     message = f"{share:.0%} of the delegations went to one of {len(peers)} agents that could have had them"
     loss, unit = share - 1 / len(peers), "share of delegations beyond an even split"
@@ -183,7 +183,7 @@ def _circle(evidence: Evidence, n: int, handed: Mapping[int, int | None]) -> lis
     """Return the hand-overs from the one by an agent that gets the task back at `n`, up to `n`; empty where nobody does."""
     back = set(evidence.events[n].targets) - {evidence.events[n].agent_id}
     places, at = [n], handed[n]
-    while at is not None and len(places) < MAX_CIRCLE:
+    while at is not None and len(places) < _MAX_CIRCLE:
         places.append(at)
         if evidence.events[at].agent_id in back:
             return places
@@ -204,7 +204,7 @@ def repetitive_delegation(evidence: Evidence) -> Found:
             "repetitive delegation", places, f"the same was delegated to the same agent {len(places)} times",
             loss=float(len(places) - 1), loss_unit="repeated delegations",
         )
-        for places in told.values() if len(places) >= MIN_REPEATS
+        for places in told.values() if len(places) >= _MIN_REPEATS
     ]  # fmt: skip
 
 
@@ -214,13 +214,13 @@ def sub_agent_explosion(evidence: Evidence) -> Found:
     spawned = dict.fromkeys([target for n in spawns for target in evidence.events[n].targets])
     if not spawns:
         return "no spawn event"
-    if len(spawned) < MIN_CROWD:
+    if len(spawned) < _MIN_CROWD:
         return []
     if evidence.timed.useful is None:
         return evidence.timed.useful_reason
     used = Counter([evidence.events[n].agent_id for n in evidence.timed.useful])
     idle = [agent for agent in spawned if not used[agent]]
-    if len(idle) < IDLE_SHARE * len(spawned):
+    if len(idle) < _IDLE_SHARE * len(spawned):
         return []
     places = [n for agent in idle for n in evidence.graph.by_agent.get(agent, ())]
     message = f"of {len(spawned)} agents spawned, {len(idle)} had no part in the result"

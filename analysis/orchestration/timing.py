@@ -38,7 +38,7 @@ class Timing:
     event starts as soon as its causes and the agent's event before it are done, and makespan equals span.
 
     nesting : which event runs inside which; nothing does without a clock
-    own : exclusive time of each event, by position in the graph
+    own : exclusive time of each event, by position in the graph; nothing for an opaque one, whose work nobody knows
     schedule : when each event ran, by position in the graph
     work, span, span_causal, makespan : all exclusive time; the longest path through causes and each agent's order; the
         same through causes alone; from the first start to the last end

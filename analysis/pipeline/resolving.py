@@ -7,6 +7,7 @@ importing again, or importing one's own export, adds nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,23 +56,28 @@ class _Bundle:
 def place(spilled: Sequence[Spilled], known: dict[str, Known]) -> Iterator[Placed]:
     """Yield where the bundles of one source id belong; `known` is what is there of it and its `~2`, `~3`, ..."""
     known = {trace_id: Known(k.family, dict(k.parts), k.digest) for trace_id, k in known.items()}
+    holders: dict[str | None, list[str]] = {}  # digest of a part, or of a whole trace -> the ids that have it
+    for trace_id, k in known.items():
+        for digest in (*k.parts.values(), k.digest):
+            holders.setdefault(digest, []).append(trace_id)
+    n_with = Counter(part for k in known.values() for part in k.parts)
     came: dict[str, list[Fragment]] = {}
     for bundle in _bundles(spilled):
-        own = bundle.fragments[0].trace_id
-        trace_id = next(i for i in _ids(own) if _agrees(i, bundle, known, came))
-        held = known.get(trace_id)
-        if held is not None and held.family != bundle.family:
-            continue
-        new = [f for f in bundle.fragments if held is None or f.part not in held.parts]
+        own, family = bundle.fragments[0].trace_id, bundle.family
+        trace_id = next(i for i in _candidates(bundle, known, holders, n_with) if _agrees(i, bundle, known, came))
+        held = known.setdefault(trace_id, Known(family, {}, None))
+        new = [f for f in bundle.fragments if f.part not in held.parts] if held.family == family else []
         if not new:
             continue
-        parts = {**(held.parts if held else {}), **{f.part: f.digest for f in new}}
-        known[trace_id] = Known(bundle.family, parts, held.digest if held else None)
+        held.parts.update({f.part: f.digest for f in new})
+        n_with.update(f.part for f in new)
         came.setdefault(trace_id, []).extend(new)
+        for digest in [f.digest for f in new] + ([bundle.content] if trace_id != own else []):
+            holders.setdefault(digest, []).append(trace_id)
         problem = None
         if trace_id != own:
             problem = Problem(code="same-id", file=new[0].file, record=new[0].record, trace_id=trace_id, got=own)
-        yield Placed(trace_id, bundle.family, [msgspec.structs.replace(f, trace_id=trace_id) for f in new], problem)
+        yield Placed(trace_id, family, [msgspec.structs.replace(f, trace_id=trace_id) for f in new], problem)
 
 
 def _bundles(spilled: Sequence[Spilled]) -> Iterator[_Bundle]:
@@ -83,9 +89,21 @@ def _bundles(spilled: Sequence[Spilled]) -> Iterator[_Bundle]:
     yield from sorted(bundles.values(), key=lambda bundle: bundle.fragments[0].file)
 
 
-def _ids(own: str) -> Iterator[str]:
+def _candidates(
+    bundle: _Bundle, known: dict[str, Known], holders: dict[str | None, list[str]], n_with: Counter[str]
+) -> Iterator[str]:
+    """Yield the ids that the bundle may belong to: its own, those that hold the same, those that lack its parts, new ones.
+
+    A thousand runs under one id must not be compared each with each: whoever holds the same is looked up.
+    """
+    own = bundle.fragments[0].trace_id
     yield own
-    yield from (trace_id for n in count(2) if (trace_id := f"{source_key(own)}~{n}") != own)
+    yield from holders.get(bundle.fragments[0].digest, ())
+    yield from holders.get(bundle.content, ())
+    parts = {f.part for f in bundle.fragments}
+    if any(n_with[part] < len(known) for part in parts):
+        yield from [i for i, held in known.items() if i != own and not parts <= held.parts.keys()]
+    yield from (trace_id for n in count(max(2, len(known))) if (trace_id := f"{source_key(own)}~{n}") not in known)
 
 
 def _agrees(trace_id: str, bundle: _Bundle, known: dict[str, Known], came: dict[str, list[Fragment]]) -> bool:

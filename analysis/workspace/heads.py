@@ -14,7 +14,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import msgspec
 import obstore
@@ -252,8 +252,7 @@ class Workspace:
             listed = obstore.list_with_delimiter(self._store, "heads")["objects"]
         except BaseError as error:
             raise _unreachable(self.location, error) from None
-        names = [meta["path"].rpartition("/")[2].removesuffix(".json") for meta in listed if meta["path"].endswith(".json")]
-        return sorted(int(name) for name in names if re.fullmatch("[0-9]{8}", name))
+        return sorted(int(PurePath(meta["path"]).stem) for meta in listed if is_head(PurePath(meta["path"])))
 
     def _create(self, name: str, data: bytes) -> None:
         try:
@@ -284,6 +283,15 @@ class Workspace:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def is_head(path: PurePath) -> bool:
+    """Tell whether a file is a head of a workspace, by its name and its folder's.
+
+    >>> is_head(PurePath("runs/heads/00000042.json")), is_head(PurePath("runs/00000042.json"))
+    (True, False)
+    """
+    return path.parent.name == "heads" and re.fullmatch(r"[0-9]{8}\.json", path.name) is not None
 
 
 def _unreachable(location: str, error: Exception) -> WorkspaceError:

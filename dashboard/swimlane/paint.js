@@ -1,7 +1,8 @@
 
 // How the lanes look: canvas calls only; texts of traces reach fillText and nothing else.
 
-const AXIS_PX = 26, MAP_PX = 30, RIGHT_PX = 12, PNG_MAX_PX = 8000, PNG_TOP_PX = 58, PNG_BOTTOM_PX = 28;
+const AXIS_PX = 26, MAP_PX = 30, RIGHT_PX = 12;
+const PNG_WIDTH_PX = 960, PNG_MAX_PX = 8000, PNG_TOP_PX = 58, PNG_BOTTOM_PX = 28;
 const MAX_TIES = 2000, ALL_TIES = 300, MAX_GLYPHS = 3000;
 const SHAPES = { // corners, and where the first one is
   square: [4, Math.PI / 4], diamond: [4, 0], triangle: [3, -Math.PI / 2], triangleDown: [3, Math.PI / 2],
@@ -180,7 +181,7 @@ function paintEvents(g, view, marks) {
         g.fillStyle = style[1];
         g.fillRect(isPoint ? x - 1.5 : x, y + 1, Math.max(3, width - 0.5), height - 2);
       }
-      if (!isPoint && width > 16 && height >= 15) paintName(g, view, mark, [style[0], ink, style[2]], scene.words[scene.label[i]]);
+      if (!isPoint && width > 16 && height >= 15) paintName(g, view, mark, [kind, ink, style[2]], scene.words[scene.label[i]]);
       if (i in scene.error) {
         g.fillStyle = theme.error;
         g.fillRect(isPoint ? x - 6 : x, y, Math.max(isPoint ? 12 : 3, width), 2);
@@ -228,7 +229,8 @@ function paintPath(g, view, at, marks) {
     const mark = at.mark(i), foot = mark.y + mark.height;
     if (marks.has(i)) g.fillRect(mark.isPoint ? mark.x - 6 : mark.x, foot - 3, Math.max(mark.isPoint ? 12 : 3, mark.width), 3);
     const isApart = before && (before.foot !== foot || mark.x - before.right > 3);
-    if (isApart && mark.x >= view.gutter && before.right <= at.width) line(g, before.right, before.foot - 1.5, mark.x, foot - 1.5);
+    const isNear = before && mark.x >= view.gutter && before.right <= at.width;
+    if (isApart && isNear) line(g, before.right, before.foot - 1.5, mark.x, foot - 1.5);
     before = { right: mark.x + mark.width, foot };
   }
   g.setLineDash([]);
@@ -283,7 +285,7 @@ function paintMap(g, view, width) {
 
 /** Return a canvas with title, legend, lanes and caption: what is shown from left to right, all lanes from top to bottom. */
 function pictureOf(view) {
-  const { scene, layout, theme } = view, width = view.scroll.clientWidth;
+  const { scene, layout, theme } = view, width = Math.max(view.scroll.clientWidth, PNG_WIDTH_PX);
   const box = { width, height: Math.min(layout.height + AXIS_PX + 2, PNG_MAX_PX), scrollTop: 0 };
   const canvas = document.createElement("canvas"), g = canvas.getContext("2d");
   Object.assign(canvas, { width: 2 * width, height: 2 * (PNG_TOP_PX + box.height + PNG_BOTTOM_PX) });
@@ -314,5 +316,6 @@ function pictureOf(view) {
 function kindsOf(scene) {
   const n = scene.kinds.map(() => 0);
   for (const kind of scene.kind) n[kind] += 1;
-  return scene.kinds.flatMap(([name], kind) => (n[kind] ? [{ kind, name, text: `${name} ${n[kind].toLocaleString("en")}` }] : []));
+  const all = scene.kinds.map(([name], kind) => ({ kind, name, text: `${name} ${n[kind].toLocaleString("en")}` }));
+  return all.filter(({ kind }) => n[kind]);
 }

@@ -56,7 +56,9 @@ function openView(data, parentElement) {
   const view = {
     scene, selected: -1, related: null, lane: scene.roots[0] ?? -1, isPathShown: true, hidden: new Set(), buttons: [],
     folded: new Set(scene.lanes.is_folded.flatMap((isFolded, lane) => (isFolded ? [lane] : []))), timers: {}, frame: 0, heard: "",
-    canvas: element("canvas", { class: "chart", tabindex: 0, role: "application", "aria-roledescription": "swim-lane", "aria-label": label }),
+    canvas: element("canvas", {
+      class: "chart", tabindex: 0, role: "application", "aria-roledescription": "swim-lane", "aria-label": label,
+    }),
     spacer: element("div"), tip: element("div", { class: "tip" }), map: element("canvas", { class: "map", "aria-hidden": true }),
     note: element("p", { class: "note" }), live: element("div", { class: "live", "aria-live": "polite" }),
   };
@@ -247,8 +249,8 @@ function sayWhatIsDrawn(view, nInView) {
     ...(related && related.n > related.ties.length ? [`the nearest ${say(MAX_TIES)} of ${say(related.n)} ties drawn`] : []),
     ...scene.notes, "the Events view holds the same as a table",
   ].join(" · ");
-  const state = { drawn: nDrawn, selected: view.selected, lanes: layout.lanes.length, gutter: view.gutter, x0: view.x0, x1: view.x1 };
-  Object.assign(view.root.dataset, state);
+  const { selected, gutter, x0, x1 } = view;
+  Object.assign(view.root.dataset, { drawn: nDrawn, lanes: layout.lanes.length, selected, gutter, x0, x1 });
 }
 
 function aboutEvent({ scene }, i) {
@@ -257,7 +259,8 @@ function aboutEvent({ scene }, i) {
   const times = start === null ? "no time stated" : scene.isOdd.has(i) ? `${sayTime(start)}, ends before it starts`
     : end === null ? `${sayTime(start)}, no duration stated` : `${sayTime(start)} to ${sayTime(end)} (${sayTime(end - start)})`;
   return [
-    scene.words[scene.head[i]], `no. ${say(i + 1)} of ${say(scene.n)}`, `by ${scene.lanes.name[lane]}${role && ` (${role})`}`, times,
+    scene.words[scene.head[i]], `no. ${say(i + 1)} of ${say(scene.n)}`,
+    `by ${scene.lanes.name[lane]}${role && ` (${role})`}`, times,
     ...(tokens.some((n) => n !== null) ? [`tokens in ${say(tokens[0])}, out ${say(tokens[1])}`] : []),
     ...(scene.isCritical.has(i) ? ["on the critical path"] : []),
     ...(drag ? [`drag ${sayTime(drag)}: so much sooner would the run end without it`] : []),
@@ -339,7 +342,8 @@ function eventAt(view, x, y) {
   let best = -1, nearest = REACH_PX;
   for (const i of lane.events) {
     const mark = at.mark(i), side = mark.isPoint ? 5 : 0;
-    const dx = Math.max(mark.x - side - x, x - mark.x - mark.width - side, 0), dy = Math.max(mark.y - y, y - mark.y - mark.height, 0);
+    const dx = Math.max(mark.x - side - x, x - mark.x - mark.width - side, 0);
+    const dy = Math.max(mark.y - y, y - mark.y - mark.height, 0);
     const away = Math.hypot(dx, dy) + (mark.isPoint ? Math.abs(x - mark.x) / 100 : 0); // of two points, the one in the middle
     if (away <= nearest) [best, nearest] = [i, away];
   }

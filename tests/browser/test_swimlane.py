@@ -27,6 +27,7 @@ SCRIPT = "".join(
 SLOW_MS = 30_000
 MAX_NODES = 5_000
 AXIS_PX, LANE_PX, RIGHT_PX = 26, 36, 12
+PIXELS = "async chart => { await new Promise(requestAnimationFrame); return chart.toDataURL(); }"
 N_NODES = """() => {
     const inside = (root) => [...root.querySelectorAll("*")].reduce((n, e) => n + 1 + below(e.shadowRoot), 0);
     const below = (root) => (root ? inside(root) : 0);
@@ -100,7 +101,9 @@ def open_lanes(page: Page, url: str, trace: str, **parameters: str) -> Locator:
 
 
 def state(lanes: Locator) -> dict[str, float]:
-    found: dict[str, str] = lanes.evaluate("lanes => ({...lanes.dataset})")
+    # After the next frame, so that what was just done is drawn.
+    read = "async lanes => { await new Promise(requestAnimationFrame); return {...lanes.dataset}; }"
+    found: dict[str, str] = lanes.evaluate(read)
     return {name: float(value) for name, value in found.items()}
 
 
@@ -198,6 +201,11 @@ def test_a_kind_can_be_hidden_and_is_said_to_be(page: Page, url: str) -> None:
     expect(button).to_have_attribute("aria-pressed", "false")
     button.click()
     expect(page.locator('.swim[data-drawn="8"]')).to_be_visible()
+    path = lanes.get_by_role("button", name="critical path")
+    before = lanes.locator(".chart").evaluate(PIXELS)
+    path.click()
+    expect(path).to_have_attribute("aria-pressed", "false")
+    assert lanes.locator(".chart").evaluate(PIXELS) != before
 
 
 def test_zoom_keeps_the_selection_and_comes_back_on_reload(page: Page, url: str) -> None:
@@ -238,6 +246,11 @@ def test_dragging_moves_along_and_selects_nothing(page: Page, url: str) -> None:
     shift = 100 / (box["width"] - before["gutter"] - RIGHT_PX) * (before["x1"] - before["x0"])
     assert after["x0"] - before["x0"] == pytest.approx(shift, rel=0.02)
     assert after["selected"] == -1
+    strip = lanes.locator(".map")
+    size = strip.bounding_box()
+    assert size is not None
+    strip.click(position={"x": size["width"] - RIGHT_PX - 2, "y": 10})
+    assert state(lanes)["x1"] == pytest.approx(12.24)
 
 
 def test_the_hover_card_tells_of_the_event(page: Page, url: str) -> None:

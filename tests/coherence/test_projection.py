@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import cvxpy as cp
 import numpy as np
@@ -23,7 +24,7 @@ from analysis.coherence.tree import junction_tree, lowest
 from analysis.coherence.worlds import Shape, worlds
 from tests.coherence.strategies import NAMES, brute_force_worlds, parsed, quote_rows, relation_sets
 
-CLIQUES = settings(max_examples=50, deadline=None)
+CLIQUES = settings(max_examples=30, deadline=None)
 
 
 def by_cvxpy(points: np.ndarray, row: np.ndarray) -> float:
@@ -46,7 +47,7 @@ def test_the_residual_is_the_distance_to_the_hull_of_all_worlds(texts: list[str]
     state = Measured([Quote(f"c{n}", name, p) for n, (name, p) in enumerate(zip(NAMES, row, strict=True))], parsed(texts))
     expected = by_cvxpy(brute_force_worlds(texts), np.array(row))
     lower = np.sqrt(sum(p.lower[0] ** 2 for p in state.projections))
-    assert lower - 1e-5 <= expected <= state.upper + 1e-5  # cvxpy's own tolerance
+    assert expected**2 == pytest.approx(state.upper**2, abs=1e-7)  # cvxpy's own tolerance
     assert state.upper - lower <= 1e-7
 
 
@@ -149,7 +150,6 @@ def is_name(text: str, n: int) -> bool:
 @given(relation_sets, quote_rows, st.sampled_from(NAMES))
 @CLIQUES
 def test_speaking_of_the_complement_changes_nothing(texts: list[str], row: list[float], name: str) -> None:
-    flipped = [text if n == "" else text for n, text in zip([""] * len(texts), texts, strict=True)]
     flipped = ["".join(f"~{c}" if c == name and is_name(text, n) else c for n, c in enumerate(text)) for text in texts]
     values = [1 - p if n == name else p for n, p in zip(NAMES, row, strict=True)]
     assert distance(flipped, values) == pytest.approx(distance(texts, row), abs=1e-9)
@@ -176,7 +176,7 @@ def test_projection_is_idempotent_and_never_expands(texts: list[str], first: lis
 @CLIQUES
 def test_one_more_relation_never_lowers_the_residual(texts: list[str], row: list[float]) -> None:
     values = [distance(texts[:n], row) for n in range(len(texts) + 1)]
-    assert all(a <= b + 1e-9 for a, b in zip(values, values[1:], strict=False))
+    assert all(a <= b + 1e-9 for a, b in pairwise(values))
 
 
 @given(relation_sets, quote_rows, quote_rows, st.floats(0, 1))
@@ -217,7 +217,7 @@ def test_quotes_of_one_proposition_fold_exactly(texts: list[str], first: list[fl
 
 
 @given(st.floats(0.01, 1), st.floats(0, 1), st.floats(0, 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_conditional_is_coherent_exactly_if_the_product_rule_holds(p_a: float, p_b_if_a: float, shift: float) -> None:
     def residual(p_both: float) -> float:
         said = [("a", p_a), ("given(b, a)", p_b_if_a), ("c", p_both)]
@@ -242,9 +242,8 @@ def test_the_output_says_how_conditionals_were_read() -> None:
 )
 def test_linear_couplings_cut_the_polytope(coupling: str, row: list[float]) -> None:
     rules = ["implies(a, c)", "at_most_one(b, c) | a", coupling]
-    z, shares = cp.Variable(2), cp.Variable(6, nonneg=True)
+    z = cp.Variable(2)
     points = brute_force_worlds(rules[:2], "abc")
-    assert len(points) == 6 or len(points) == 5
     shares = cp.Variable(len(points), nonneg=True)
     content = parse(coupling).content
     value = sum(c * (points[:, "abc".index(node.parts[0])] @ shares) for c, node in content.terms)

@@ -17,7 +17,6 @@ from analysis.workspace import Snapshot, Workspace
 from dashboard import safe
 from dashboard.selection import PAGES
 from tests.hostile.corpus import CASES, GOOD, STRANGE, everywhere, lines, write_all, write_case
-from tests.pipeline.corpus import all_traces
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,14 +42,12 @@ def test_a_hostile_file_has_its_line_and_its_neighbours_come_in(
     code, _, err = run(monkeypatch, capsys, "import", file, good, "-w", store.location, *case.options)
     assert case.line in err
     assert code == case.code
-    traces = all_traces(store)
+    snapshot = Snapshot(store)
+    traces = snapshot.traces(snapshot.sql("select trace_id from traces")["trace_id"].to_pylist())
     assert len(traces) == case.n_traces + 1
     assert GOOD in traces
-    rows = (
-        Snapshot(store)
-        .sql("select code, sum(n)::bigint as n, any_value(severity) as severity from problems group by 1")
-        .to_pylist()
-    )
+    counted = "select code, sum(n)::bigint as n, any_value(severity) as severity from problems group by 1"
+    rows = snapshot.sql(counted).to_pylist()
     is_skipped = bool({row["code"] for row in rows} - set(case.counts))
     assert {row["code"]: row["n"] for row in rows if row["code"] in case.counts} == case.counts
     assert is_skipped == case.line.startswith("skipped: ")

@@ -175,6 +175,7 @@ def test_no_leakage_where_both_are_joined_or_one_is_chosen_or_all_agree() -> Non
     assert merge(ONE, ONE, OTHER, kind="alternatives") == []
     assert merge(ONE, ONE, ONE) == []
     assert merge("42", "42", "17") == []
+    assert merge(ONE, ONE, ONE + "!") == []
     assert merge(ONE + " and more words of the one who merged them", ONE, OTHER) == []
 
 
@@ -356,6 +357,7 @@ def test_two_rounds_of_one_circle_are_one_finding() -> None:
 def test_no_circle_with_work_in_between_or_in_a_straight_line() -> None:
     assert handing_on("abcd") == []
     assert handing_on("aba", work_after=0) == []
+    assert handing_on("aaa") == []
 
 
 def test_a_branch_keeps_the_way_it_came() -> None:
@@ -500,8 +502,8 @@ def test_any_trace_has_findings_or_reasons(trace: Trace) -> None:
 PLANTED = {
     "serial-collapse": "serial collapse", "aggregation-leakage": "aggregation leakage", "verifier-echo": "verifier echo",
     "stopped-early": "stopped too early", "false-success": "claimed success on failure",
-    "pseudo-parallelism": "pseudo-parallelism", "over-communication": "over-communication", "dominant-agent": "dominant agent", "retry-storm": "retry storm",
-    "cyclic-delegation": "cyclic delegation",
+    "pseudo-parallelism": "pseudo-parallelism", "over-communication": "over-communication", "dominant-agent": "dominant agent",
+    "retry-storm": "retry storm", "cyclic-delegation": "cyclic delegation",
 }  # fmt: skip
 
 

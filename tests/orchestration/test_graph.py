@@ -68,6 +68,11 @@ def test_negative_duration() -> None:
     assert graph.is_timed == (False,)
 
 
+def test_an_event_may_last_no_time() -> None:
+    graph = event_graph(run(event("a", "x", 5, 5)))
+    assert (graph.repairs, graph.is_timed) == ((), (True,))
+
+
 @pytest.mark.parametrize(("start", "end", "place"), [(3, None, 2_000_000), (None, 4, 3_000_000)])
 def test_open_ended(start: float | None, end: float | None, place: int) -> None:
     graph = event_graph(run(event("first", "x", 1, 2), event("a", "x", start, end)))

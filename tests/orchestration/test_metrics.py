@@ -200,12 +200,17 @@ def test_an_empty_baseline_is_not_looked_for() -> None:
 
 
 def test_coverage_puts_alike_reasons_together_and_the_most_frequent_first() -> None:
-    rows = [run(event("a", "x", 0, 2)), run(event("a", "x")), run(event("a", "x"), event("b", "y"))]
+    merged = event("m", "x", kind="aggregate")
+    rows = [run(event("a", "x", 0, 2), merged), run(event("a", "x")), run(event("a", "x"), event("b", "y"), merged)]
     frame = coverage_df([msgspec.structs.replace(trace, trace_id=str(n)) for n, trace in enumerate(rows)])
     work = frame[frame["name"] == "work_s"]
     assert work.to_dict("records") == [
         {"format": "test", "name": "work_s", "reason": "", "n_traces": 1},
         {"format": "test", "name": "work_s", "reason": "no clock: … of … events have a duration", "n_traces": 2},
+    ]
+    assert frame[frame["name"] == "q_aggregate"][["reason", "n_traces"]].to_numpy().tolist() == [
+        ["no candidate stands at an event that was merged", 2],
+        ["no aggregate event", 1],
     ]
 
 

@@ -274,6 +274,14 @@ def test_q_orchestration_is_the_mean_of_what_is_present() -> None:
     assert full.variant == "parallel (useful, clock) + split + aggregate"
 
 
+def test_a_merge_of_alternatives_that_beats_its_parts_counts_as_one() -> None:
+    samples = [offered(str(k), k, 1, event_id="a") for k in range(2)]
+    rows = [event("a", "a"), event("m", "b", kind="aggregate", merge_kind="alternatives", merge_points=("a",))]
+    found = named(run(*rows, candidates=(*samples, offered("w", 1, 1, event_id="m"))))
+    assert found["q_aggregate"].value == 2
+    assert (found["q_orchestration"].value, found["q_orchestration"].n) == (pytest.approx((0.5 + 1) / 2), 2)
+
+
 def test_q_orchestration_takes_all_work_where_use_cannot_be_told() -> None:
     found = named(run(event("a", "a", 0, 4), event("b", "b", 0, 2)))["q_orchestration"]
     assert (found.value, found.variant) == (pytest.approx(6 / 8), "parallel (self, clock)")

@@ -47,6 +47,12 @@ def test_c1_time_alive_begins_when_the_spawning_ends() -> None:
     assert timed.utilisation_time == pytest.approx(27 / 33)
 
 
+def test_an_agent_that_waits_for_its_first_task_is_alive_meanwhile() -> None:
+    timed = timing(run(event("s", "lead", 0, 1, kind="spawn", targets=("w",)), event("w", "w", 3, 6, after=["s"])))
+    assert timed.alive["w"] == (1, 6)
+    assert timed.utilisation_time == pytest.approx(4 / 6)
+
+
 def test_c2_chain_with_handoff_gaps() -> None:
     rows = [event(f"e{k}", f"a{k}", 6 * k, 6 * k + 5, after=[f"e{k - 1}"] if k else []) for k in range(4)]
     timed = timing(run(*rows))
@@ -205,6 +211,13 @@ def test_one_after_the_other_under_one_span_is_no_parallelism() -> None:
     assert timed.slack == {"root": 0, "a": 0, "b": 0}
 
 
+def test_the_own_time_of_an_opaque_span_is_no_work() -> None:
+    rows = [event("wrapper", None, 0, 10, kind=None), event("a", "a", 1, 4, after=["wrapper"])]
+    timed = timing(run(*rows))
+    assert (timed.own, timed.work, timed.span, timed.makespan) == ((0, 3), 3, 3, 10)
+    assert timed.critical_path == ("wrapper", "a")
+
+
 def test_an_agent_is_never_counted_twice_in_one_second() -> None:
     rows = [event("call 1", "x", 0, 5), event("call 2", "x", 0, 5), event("call 3", "x", 3, 9)]
     timed = timing(run(*rows))
@@ -248,11 +261,11 @@ def test_without_a_clock_but_with_tokens_those_count() -> None:
     assert (timed.basis_of_time, timed.work, timed.span, timed.n_known) == ("tokens", 80, 60, 3)
 
 
-@pytest.mark.parametrize(("n_timed", "basis"), [(4, "clock"), (2, "clock"), (1, "events")])
-def test_the_clock_counts_where_half_of_the_events_have_a_duration(n_timed: int, basis: str) -> None:
-    rows = [event(f"e{k}", "x", k, k + 1 if k < n_timed else None) for k in range(4)]
+@pytest.mark.parametrize(("n_timed", "n", "basis"), [(4, 4, "clock"), (2, 4, "clock"), (2, 5, "events"), (1, 4, "events")])
+def test_the_clock_counts_where_half_of_the_events_have_a_duration(n_timed: int, n: int, basis: str) -> None:
+    rows = [event(f"e{k}", "x", k, k + 1 if k < n_timed else None) for k in range(n)]
     timed = timing(run(*rows))
-    assert (timed.basis_of_time, timed.work) == (basis, n_timed if basis == "clock" else 4)
+    assert (timed.basis_of_time, timed.work) == (basis, n_timed if basis == "clock" else n)
 
 
 def test_an_event_with_a_missing_end_gets_no_guessed_duration() -> None:

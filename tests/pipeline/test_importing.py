@@ -60,7 +60,7 @@ def export(store: Workspace, path: Path) -> Path:
 # --- exact
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(run=imported_traces)
 def test_import_of_export_is_the_same_trace(tmp_path_factory: pytest.TempPathFactory, run: list[Trace]) -> None:
     folder = tmp_path_factory.mktemp("exact")
@@ -236,15 +236,13 @@ def test_any_order_of_files_gives_the_same_workspace(tmp_path: Path) -> None:
     files = [write_run(tmp_path, 1), write_annotation(tmp_path, 1), write_annotation(tmp_path, 2), write_run(tmp_path, 3)]
     files.append(write(tmp_path / "more.jsonl", [encode(trace()), encode(trace(extra={"n": 1}))]))
     states = []
-    for n, order in enumerate(itertools.permutations(files)):
-        if n % 20:
-            continue
+    for n, order in enumerate(list(itertools.permutations(files))[::24]):
         together, apart = Workspace(tmp_path / f"t{n}", create=True), Workspace(tmp_path / f"a{n}", create=True)
         import_paths(together, list(order))
         for file in order:
             import_paths(apart, [file])
         states += [contents(together), contents(apart)]
-    assert len(states) == 12
+    assert len(states) == 10
     assert all(state == states[0] for state in states)
     assert len(states[0]["traces"]) == 4
 

@@ -93,6 +93,7 @@ def reader_beside(store: Workspace) -> Iterator[list[int]]:
         try:
             while not done.is_set():
                 seen.append(check_whole(Workspace(store.location)))
+                done.wait(0.1)
         except BaseException as error:
             errors.append(error)
 
@@ -109,9 +110,9 @@ def reader_beside(store: Workspace) -> Iterator[list[int]]:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A thousand traces in two folders, damage and waiting labels among them."""
+    """630 traces in two folders, damage and waiting labels among them."""
     folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder / "runs", n_tasks=110)
+    write_corpus(folder / "runs", n_tasks=70)
     (folder / "first").mkdir()
     for path in sorted((folder / "runs").glob("part-0*.jsonl"))[:4]:
         path.rename(folder / "first" / path.name)
@@ -149,7 +150,7 @@ def test_a_killed_import_leaves_the_last_version_and_a_rerun_ends_with_equal_con
         n_reads += len(seen)
         n_torn += bool(unnamed(store) - before)
         assert check_whole(store) in (1, 2)
-    assert n_reads >= n_kills
+    assert n_reads > n_kills
     assert n_torn > 0
     code, errors = ended(start_import(store, corpus / "runs"))
     assert code == 1, errors
@@ -161,7 +162,7 @@ def test_a_killed_import_leaves_the_last_version_and_a_rerun_ends_with_equal_con
 
 
 def test_two_importers_of_overlapping_files_both_end_well_without_duplicates(tmp_path: Path) -> None:
-    write_corpus(tmp_path / "runs", n_tasks=40, is_damaged=False)
+    write_corpus(tmp_path / "runs", n_tasks=30, is_damaged=False)
     parts = sorted((tmp_path / "runs").glob("*.jsonl"))
     first = [*parts[:5], tmp_path / "runs" / "annotations"]
     second = [*parts[2:], tmp_path / "runs" / "histories"]
