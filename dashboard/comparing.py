@@ -36,8 +36,8 @@ MAX_Q = 0.05  # what is counted as found
 def draw_run(run: Trace) -> None:
     """Draw the way to one run, saying what it was and how it ended."""
     outcome = {True: "passed", False: "failed", None: "no outcome"}[run.outcome.passed]
-    facts = [outcome, f"{len(run.events):,} events", f"{len(run.agents):,} agents"]
-    facts += [f"{word} {value}" for word, value in (("condition", run.groups.condition), ("trial", run.groups.trial)) if value]
+    named = [f"{word}{value}" for word, value in (("", run.groups.condition), ("trial ", run.groups.trial)) if value]
+    facts = [outcome, *named, f"{len(run.events):,} events", f"{len(run.agents):,} agents"]
     selection.link("trace", " · ".join(facts), trace=run.trace_id)
 
 
@@ -56,7 +56,7 @@ def draw_pair(version: Version, a: Trace, b: Trace) -> None:
     meanings = "; ".join(f"{status}: {meaning}" for status, meaning in STATUSES.items())
     st.markdown(" · ".join(counts), help=safe.markdown(f"Events. {meanings}", 600))
     selected = _selected(places)
-    drawing, numbers = st.columns([3, 2], gap="medium")
+    drawing, numbers = st.columns([4, 3], gap="medium")
     with drawing:
         _draw_figure(places, list(alignment.agents), selected)
     with numbers:

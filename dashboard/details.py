@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from analysis.model import Event, Trace
+from analysis.orchestration import METRICS
 from analysis.orchestration.timing import Timing
 from dashboard import loading, safe, selection, swimlane, tables
 from dashboard.loading import Version
@@ -26,9 +27,19 @@ CLAIM_COLUMNS = {
 _PREVIEW = 300
 
 
-def draw_header(trace: Trace) -> None:
-    """Draw what the run was and how it ended."""
-    st.caption(safe.markdown(trace.trace_id, 200))
+def draw_header(version: Version, trace: Trace) -> None:
+    """Draw what the run was and how it ended, and the way to the next one of the list."""
+    before, after = loading.neighbours(version, trace.trace_id, selection.get("filter") or "")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        steps = (("previous_trace", before, "arrow_back", "[", "Previous"), ("next_trace", after, "arrow_forward", "]", "Next"))
+        for name, target, icon, key, word in steps:
+            meaning = f"{word} trace of the filtered list ({key})"
+            if st.button(
+                "", key=f"trace.{name}", icon=f":material/{icon}:", disabled=target is None, help=meaning, type="tertiary"
+            ):
+                selection.put(trace=target, event=None, t0=None, t1=None)
+                st.rerun()
+        st.caption(safe.markdown(trace.trace_id, 200))
     if trace.task.text:
         st.markdown(f"**{safe.markdown(trace.task.text, 600)}**")
     outcome = {True: "passed", False: "failed", None: "no outcome"}[trace.outcome.passed]
@@ -81,6 +92,38 @@ def draw_event(trace: Trace, position: int, times: Timing) -> None:
         safe.text_block(text, key=f"trace.message.{event.event_id}.{n}")
     if event.extra:
         st.json(_visible(event.extra), expanded=1)
+
+
+def draw_quality(version: Version, trace: Trace) -> None:
+    """Draw what went wrong, with its events, and every metric with what it rests on."""
+    metrics, findings = loading.quality(version, trace.trace_id)
+    if not metrics:
+        st.info("This trace is not analysed yet; the overview has the button that does it.", icon=":material/pending:")
+        selection.link("overview", "Overview")
+        return
+    st.markdown("##### Findings")
+    if not findings:
+        st.caption("None of the anti-patterns was found in this run.")
+    for n, finding in enumerate(findings):
+        with st.container(border=True):
+            words = {True: "the run passed all the same", False: "the run failed", None: "the outcome is not known"}
+            lost = f", lost {finding['loss']:.3g} {finding['loss_unit']}" if finding["loss"] is not None else ""
+            st.markdown(f"**{safe.markdown(finding['name'])}** · {safe.markdown(words[finding['recovered']] + lost)}")
+            st.text(safe.visible(finding["message"]))
+            with st.container(horizontal=True):
+                for event_id in finding["event_ids"][:6]:
+                    if st.button(safe.markdown(event_id, 60), key=f"trace.finding.{n}.{event_id}", icon=":material/my_location:"):
+                        selection.put(event=event_id, view="lanes")
+                        st.rerun()
+                if (hidden := len(finding["event_ids"]) - 6) > 0:
+                    st.caption(f"and {hidden:,} more events")
+    st.markdown("##### Metrics")
+    rows = pd.DataFrame(
+        [{"name": name, "unit": METRICS[name].unit, "meaning": METRICS[name].meaning, **m} for name, m in metrics.items()]
+    )
+    columns = {"name": "Metric", "value": "Value", "unit": "Unit", "variant": "Variant", "n": "n", "low": "Low", "high": "High",
+               "reason": "Why there is none", "meaning": "Meaning"}  # fmt: skip
+    tables.show(rows, key="metrics", columns=columns, height=560)
 
 
 def draw_claims(trace: Trace) -> None:

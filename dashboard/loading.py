@@ -59,6 +59,18 @@ def n_traces(version: Version, filter: str = "") -> int:
     return listing.count(snapshot(version), filter)
 
 
+@st.cache_data(max_entries=64, show_spinner=False)
+def neighbours(version: Version, trace_id: str, filter: str) -> tuple[str | None, str | None]:
+    """Return the traces before and after one in the filtered list."""
+    return listing.neighbours(snapshot(version), trace_id, filter)
+
+
+def quality(version: Version, trace_id: str) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+    """Return the metrics of a trace, by name, and its findings; both empty before analysis."""
+    opened = snapshot(version)
+    return listing.metrics_of(opened, [trace_id])[trace_id], listing.findings_of(opened, trace_id)
+
+
 @st.cache_resource(max_entries=16, show_spinner=False)
 def trace(version: Version, trace_id: str) -> Trace:
     """Return one trace, frozen."""

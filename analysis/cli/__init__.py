@@ -14,7 +14,7 @@ import typer
 
 from analysis import __version__
 from analysis.cli import analysing, browse, doctor, importing, residual, serve
-from analysis.errors import CounterpointError
+from analysis.errors import CounterpointError, printable
 
 app = typer.Typer(
     help="Shows how a team of LLM agents worked together, and turns what it finds into better training data.",
@@ -53,3 +53,6 @@ def main() -> None:
         # The reader of our output went away (`| head`); without this the interpreter complains at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:  # a full disk, a missing permission: no traceback would say more
+        typer.echo(f"{printable(str(error.filename or 'system'))}: {error.strerror} - check space and permissions", err=True)
+        sys.exit(2)

@@ -168,7 +168,7 @@ def _existing(path: Path) -> list[tuple[Path, str, int]]:
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
         raise UnknownNameError(str(path), "neither a file nor a folder", hint="write its content to a file first")
     stores = {found.parent.parent for found, _, _ in files if is_head(found)}
-    return [file for file in files if path.is_file() or stores.isdisjoint(file[0].parents)]
+    return [file for file in files if stat.S_ISREG(mode) or stores.isdisjoint(file[0].parents)]
 
 
 def _read_file(source: Source | Problem, n_file: int, spill: Spill, report: ImportReport) -> None:

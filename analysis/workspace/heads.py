@@ -118,13 +118,22 @@ class Workspace:
         return head
 
     def write(self, table: str, data: pa.Table) -> File:
-        """Write rows as a new file, synced to the disk. No version names it yet; `commit` does."""
+        """Write rows as a new file, synced to the disk. No version names it yet; `commit` does.
+
+        Raises
+        ------
+        WorkspaceError
+            If the store takes no more, for want of space or permission.
+        """
         name = f"{table}/{uuid.uuid4().hex}.parquet"
         sink = io.BytesIO()
         rows = _ROW_GROUP.get(table, 100_000)
         pq.write_table(data, sink, compression="zstd", compression_level=3, row_group_size=rows)
-        obstore.put(self._store, name, sink.getvalue())
-        self._sync(name)
+        try:
+            obstore.put(self._store, name, sink.getvalue())
+            self._sync(name)
+        except (BaseError, OSError) as error:
+            raise _unwritable(self.location, error) from None
         return File(name, data.num_rows)
 
     def commit(
@@ -271,6 +280,8 @@ class Workspace:
             self._sync(name)
         except AlreadyExistsError:
             raise HeadConflict(self.location, "another writer committed first", hint="try again") from None
+        except (BaseError, OSError) as error:
+            raise _unwritable(self.location, error) from None
 
     def _sync(self, name: str) -> None:
         """Object stores answer when the bytes are durable; a local file needs to be synced, and its folder."""
@@ -292,6 +303,11 @@ def is_head(path: PurePath) -> bool:
     (True, False)
     """
     return path.parent.name == "heads" and re.fullmatch(r"[0-9]{8}\.json", path.name) is not None
+
+
+def _unwritable(location: str, error: Exception) -> WorkspaceError:
+    got = str(error).partition("\n")[0]
+    return WorkspaceError(location, "nothing can be written here", got=got, hint="check space and permissions")
 
 
 def _unreachable(location: str, error: Exception) -> WorkspaceError:

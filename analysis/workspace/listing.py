@@ -62,6 +62,17 @@ def page(
     )
 
 
+def neighbours(snapshot: Snapshot, trace_id: str, filter: str = "") -> tuple[str | None, str | None]:
+    """Return the traces before and after one, by id, among those that fit a filter."""
+    condition, parameters = where(filter, metrics=metric_names(snapshot))
+    rows = snapshot.sql(
+        f"""select (select max(trace_id) from traces where trace_id < $own and {condition}) as before,
+            (select min(trace_id) from traces where trace_id > $own and {condition}) as after""",
+        parameters | {"own": trace_id},
+    ).to_pylist()
+    return rows[0]["before"], rows[0]["after"]
+
+
 def count(snapshot: Snapshot, filter: str = "") -> int:
     """Return how many traces fit a filter."""
     condition, parameters = where(filter, metrics=metric_names(snapshot))

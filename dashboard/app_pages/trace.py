@@ -7,7 +7,10 @@ import streamlit as st
 from analysis.errors import UnknownNameError
 from dashboard import details, loading, network, notes, safe, selection, swimlane, tables
 
-VIEWS = {"lanes": "Lanes", "graph": "Graph", "events": "Events", "claims": "Claims and labels", "record": "Record and problems"}
+VIEWS = {
+    "lanes": "Lanes", "graph": "Graph", "events": "Events", "quality": "Findings and metrics", "claims": "Claims and labels",
+    "record": "Record",
+}  # fmt: skip
 version = loading.version()
 wanted = selection.get("trace")
 if wanted is None:
@@ -29,7 +32,7 @@ except UnknownNameError as error:
     selection.link("traces", "Find a trace", filter=wanted)
     st.stop()
 
-details.draw_header(trace)
+details.draw_header(version, trace)
 ids = [event.event_id for event in trace.events]
 view = selection.choose("view", "View", VIEWS)
 selected = selection.get("event")
@@ -72,6 +75,8 @@ if view == "graph":
     st.caption(safe.markdown(caption))
     html = network.orchestration_html(nodes, edges, dark=st.context.theme.type == "dark", height_px=560)
     st.iframe(network.data_url(html), height=580, alt="Orchestration graph; the events view holds the same as a table")
+elif view == "quality":
+    details.draw_quality(version, trace)
 elif view == "claims":
     details.draw_claims(trace)
 elif view == "record":

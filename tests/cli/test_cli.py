@@ -180,6 +180,20 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(
     assert line.removeprefix(f"{tmp_path}/").startswith(message)
 
 
+def test_a_store_that_cannot_be_written_is_one_line(run: Run, tmp_path: Path) -> None:
+    Workspace(tmp_path / "store", create=True)
+    (tmp_path / "store" / "traces").write_text("in the way")
+    file = write_traces(tmp_path / "in.jsonl", [RUN])
+    ran = run("import", file)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert ran.err.startswith(f"{tmp_path}/store: nothing can be written here (got ")
+    elsewhere = run("import", file, "-w", "other", "--progress-file", tmp_path / "no" / "folder.json")
+    assert (elsewhere.code, elsewhere.err) == (
+        2,
+        f"{tmp_path}/no/folder.part: No such file or directory - check space and permissions\n",
+    )
+
+
 def test_a_suffix_that_several_traces_share_is_answered_with_them(filled: Run, tmp_path: Path) -> None:
     twin = Trace(trace_id="x:also-run-2", world="live", source=Source(format="x"))
     filled("import", write_traces(tmp_path / "twin.jsonl", [twin]))

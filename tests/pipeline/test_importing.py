@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -401,6 +402,37 @@ def test_a_path_that_is_not_there_is_named_and_nothing_is_written(tmp_path: Path
         import_paths(store, [write_traces(tmp_path / "a.jsonl", [trace()]), tmp_path / name])
     assert str(caught.value).endswith(message)
     assert files_of(store) == []
+
+
+def test_a_workspace_below_the_imported_folder_is_no_input(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    write_traces(folder / "a.jsonl", [trace()])
+    for name in ("store", "deep/er/store"):
+        store = Workspace(folder / name, create=True)
+        reports = [import_paths(store, [folder]) for _ in range(3)]
+        assert [(len(report.added), len(report.files), report.skipped, report.version) for report in reports] == [
+            (1, 1, [], 1), (0, 1, [], 1), (0, 1, [], 1),
+        ]  # fmt: skip
+    write_traces(folder / "store" / "inbox" / "b.jsonl", [trace("x:b")])
+    assert import_paths(store, [folder / "store" / "inbox"]).added == ["x:b"]
+    assert import_paths(store, [folder / "store" / "inbox" / "b.jsonl"]).unchanged == ["x:b"]
+
+
+def test_what_is_neither_a_file_nor_a_folder_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(UnknownNameError, match="neither a file nor a folder - write its content to a file first"):
+            import_paths(workspace(tmp_path), [path])
+
+
+def test_thousands_of_runs_under_one_id_are_kept_apart(tmp_path: Path) -> None:
+    store = workspace(tmp_path)
+    file = write_traces(tmp_path / "a.jsonl", [trace(extra={"n": n}) for n in range(4000)])
+    report = import_paths(store, [file])
+    assert len(report.added) == 4000
+    assert sorted(held.extra["n"] for held in all_traces(store)) == list(range(4000))
+    assert Snapshot(store).trace("counterpoint:a~4000").extra == {"n": 3999}
+    assert counts(import_paths(store, [file])) == (0, 0, 4000, 0)
 
 
 def test_an_empty_folder_is_no_version(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "nuls": (b"\0" * 100, "f.x: the file is not text (got NUL bytes) - export it as JSON or JSONL"),
     "program": (b"\x7fELF\x02\x01\0\0", "f.x: the file is not text (got NUL bytes)"),
     "zip": (b"PK\x03\x04rest", "f.x: no reader knows this format (got a zip archive) - see `counterpoint formats`"),
-    "gzip": (b"\x1f\x8b\x08", "f.x: no reader knows this format (got a gzip file)"),
+    "gzip": (b"\x1f\x8b\x08", "f.x: no reader knows this format (got a gzip file inside a gzip file)"),
     "sqlite": (b"SQLite format 3\0", "f.x: no reader knows this format (got an SQLite database)"),
     "picture": (b"\x89PNG\r\n", "f.x: no reader knows this format (got a picture)"),
     "cut-document": (b'[\n {"a": 1},\n {"b":', f"{CUT} (got Expecting value at character 19) - export the file again"),

@@ -21,7 +21,10 @@ A = Trace(
     world="recorded",
     source=Source(format="whowhen"),
     task=Task(task_id="Q1", text='Say "log in", then 50% off; é', domain="web"),
-    agents=(Agent(agent_id="1", component="WebSurfer", model="Big-1", system_prompt="You SURF."), Agent(agent_id="2", component="Coder")),
+    agents=(
+        Agent(agent_id="1", component="WebSurfer", model="Big-1", system_prompt="You SURF."),
+        Agent(agent_id="2", component="Coder"),
+    ),
     events=(
         Event(event_id="e1", kind="delegate", content="Please LOG in", t_start_s=1.0, input_tokens=30, output_tokens=5),
         Event(event_id="e2", kind="act", error="no page", t_start_s=4.0, basis="derived", rule="r"),

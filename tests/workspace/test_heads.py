@@ -221,6 +221,18 @@ def test_a_place_without_a_workspace_is_named(tmp_path: Path) -> None:
         Workspace(tmp_path / "a[b*", create=True)
 
 
+def test_a_store_that_takes_no_more_is_one_line(tmp_path: Path) -> None:
+    store = Workspace(tmp_path, create=True)
+    (tmp_path / "decisions").write_text("in the way")
+    with pytest.raises(WorkspaceError, match=r"nothing can be written here \(got .*\) - check space and permissions") as caught:
+        store.append("decisions", rows("a"))
+    assert "\n" not in str(caught.value)
+    (tmp_path / "heads").rmdir()
+    (tmp_path / "heads").write_text("in the way")
+    with pytest.raises(WorkspaceError, match="nothing can be written here"):
+        store.commit(Head(), {})
+
+
 @pytest.mark.parametrize("url", ["foo://bar", "s3://", "://", "file:///nowhere/at/all"])
 def test_a_url_that_names_no_store_is_one_line(url: str) -> None:
     with pytest.raises(
