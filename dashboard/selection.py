@@ -76,7 +76,7 @@ def choose(name: str, label: str, options: Mapping[str, str]) -> str:
         "on_change": lambda: put(**{name: st.session_state[key]}),
         "label_visibility": "collapsed",
     }
-    if len(options) > 5:
+    if len(options) > 6:
         return str(st.selectbox(label, list(options), **shared))
     return str(st.segmented_control(label, list(options), required=True, **shared))
 

@@ -143,6 +143,8 @@ def _script() -> str:
 def _free_port(wanted: int | None) -> int:
     for port in [wanted] if wanted else [*range(8501, 8600), 0]:
         with socket.socket() as probe:
+            # A server that stopped a moment ago leaves closing connections behind; they are no reason not to start.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((_HOST, port))
             except OSError:

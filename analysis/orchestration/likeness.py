@@ -172,7 +172,8 @@ def _bags(side: Side) -> dict[Agent, Counter[Hashable]]:
     bags: dict[Agent, Counter[Hashable]] = {agent: Counter() for agent in side.component}
     like, said, sketch = side.codes["like"].tolist(), side.codes["said"].tolist(), side.sketch.tolist()
     for n, event in enumerate(side.graph.events):
-        features = {("like", like[n]): _LIKE, ("said", said[n]): _SAID, **{(k, value): 1 for k, value in enumerate(sketch[n])}}
+        features: dict[Hashable, int] = {("like", like[n]): _LIKE, ("said", said[n]): _SAID}
+        features |= dict.fromkeys(enumerate(sketch[n]), 1)
         bags[event.agent_id].update(features)
         for target in dict.fromkeys(event.targets):
             if target in bags:

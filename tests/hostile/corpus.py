@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -174,9 +175,26 @@ CASES: dict[str, Case] = {
         1,
     ),
     "wrong-list": Case("h.json", lambda: b"[1, null, [2]]", 0, {}, "skipped: h.json: no reader knows this format", 1),
-    "gzip": Case(
+    "gzip-cut": Case(
         "h.jsonl", lambda: b"\x1f\x8b\x08\0rest", 0, {}, "skipped: h.jsonl: the record ends in the middle (got gzip: ", 1
     ),
+    "gzip-twice": Case(
+        "h.gz",
+        lambda: gzip.compress(gzip.compress(_OK)),
+        0,
+        {},
+        "skipped: h.gz: no reader knows this format (got a gzip file inside a gzip file)",
+        1,
+    ),
+    "gzip-bomb": Case(
+        "h.jsonl.gz",
+        lambda: gzip.compress(b" " * (80 << 20), 1),
+        0,
+        {},
+        "skipped: h.jsonl.gz: the file unpacks to far more than an export would (got more than",
+        1,
+    ),
+    "gzip-good": Case("h.jsonl.gz", lambda: gzip.compress(_OK), 2, {}, "", 0),
     "zip": Case(
         "h.jsonl", lambda: b"PK\x03\x04rest", 0, {}, "skipped: h.jsonl: no reader knows this format (got a zip archive)", 1
     ),

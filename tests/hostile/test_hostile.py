@@ -122,6 +122,14 @@ def test_every_page_draws_the_hostile_workspace(app: AppTest, page: str) -> None
     assert [title.value for title in app.title] == [PAGES[page].title]
 
 
+def test_the_overview_lists_every_kind_of_problem_in_words(everything: Workspace, app: AppTest) -> None:
+    app.switch_page(PAGES["overview"].file).run()
+    messages = Snapshot(everything).sql("select distinct message from problems")["message"].to_pylist()
+    shown = [set(frame.value["Problem"]) for frame in app.dataframe if "Problem" in frame.value]
+    assert len(messages) > 20
+    assert set(messages) in shown
+
+
 @pytest.mark.parametrize("trace_id", LOOKED_AT, ids=lambda trace_id: trace_id.rpartition(":")[2])
 def test_every_view_draws_every_strange_trace(app: AppTest, trace_id: str) -> None:
     app.switch_page(PAGES["trace"].file)
