@@ -40,6 +40,7 @@ def draw_header(version: Version, trace: Trace) -> None:
                 selection.put(trace=target, event=None, t0=None, t1=None)
                 st.rerun()
         st.caption(safe.markdown(trace.trace_id, 200))
+        selection.link("compare", "Compare with another run", a=trace.trace_id)
     if trace.task.text:
         st.markdown(f"**{safe.markdown(trace.task.text, 600)}**")
     outcome = {True: "passed", False: "failed", None: "no outcome"}[trace.outcome.passed]

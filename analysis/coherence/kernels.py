@@ -41,20 +41,18 @@ def _solve(gram, factor, u, k, first):  # type: ignore[no-untyped-def]
 
 
 @njit(**_OPTIONS)
-def _add(vertices, q, active, chosen, gram, k, new, n):  # type: ignore[no-untyped-def]
-    """Put v - q of vertex `new` into row k of `active`, and its products 1 + (v_i - q) . (v_k - q) below the diagonal."""
+def _add(vertices, q, chosen, gram, k, new, n):  # type: ignore[no-untyped-def]
+    """Put vertex `new` into place k of the chosen ones, and its row of 1 + (v_i - q) . (v_j - q) into the lower triangle."""
     chosen[k] = new
-    for c in range(n):
-        active[k, c] = vertices[c, new] - q[c]
     for i in range(k + 1):
         s = 1.0
         for c in range(n):
-            s += active[i, c] * active[k, c]
+            s += (vertices[c, chosen[i]] - q[c]) * (vertices[c, new] - q[c])
         gram[k, i] = s
 
 
 @njit(**_OPTIONS)
-def _shrink(lam, u, active, chosen, gram, old, n, k):  # type: ignore[no-untyped-def]
+def _shrink(lam, u, chosen, gram, old, k):  # type: ignore[no-untyped-def]
     """Go from lam towards u until a weight is 0; drop what is 0; return how many are left."""
     step = 1.0
     for i in range(k):
@@ -71,8 +69,6 @@ def _shrink(lam, u, active, chosen, gram, old, n, k):  # type: ignore[no-untyped
             lam[left] = lam[i]
             chosen[left] = chosen[i]
             old[left] = i
-            for c in range(n):
-                active[left, c] = active[i, c]
             for j in range(left + 1):
                 gram[left, j] = gram[i, old[j]]  # rows only move up, so the source still stands
             left += 1
@@ -80,12 +76,12 @@ def _shrink(lam, u, active, chosen, gram, old, n, k):  # type: ignore[no-untyped
 
 
 @njit(**_OPTIONS)
-def _begin(vertices, q, lam, active, chosen, gram, scores, n, k):  # type: ignore[no-untyped-def]
+def _begin(vertices, q, lam, chosen, gram, scores, n, k):  # type: ignore[no-untyped-def]
     """Start from the k vertices chosen before, or from the nearest one; return how many are chosen."""
     if k > 0:
         total = 0.0
         for i in range(k):
-            _add(vertices, q, active, chosen, gram, i, chosen[i], n)
+            _add(vertices, q, chosen, gram, i, chosen[i], n)
             total += lam[i]
         for i in range(k):
             lam[i] = lam[i] / total if total > 0 else 1.0 / k
@@ -96,13 +92,13 @@ def _begin(vertices, q, lam, active, chosen, gram, scores, n, k):  # type: ignor
         for i in range(m):
             d = vertices[c, i] - q[c]
             scores[i] += d * d
-    _add(vertices, q, active, chosen, gram, 0, np.argmin(scores[:m]), n)
+    _add(vertices, q, chosen, gram, 0, np.argmin(scores[:m]), n)
     lam[0] = 1.0
     return 1
 
 
 @njit(**_OPTIONS)
-def _descend(lam, active, chosen, gram, factor, u, old, n, k, first):  # type: ignore[no-untyped-def]
+def _descend(lam, chosen, gram, factor, u, old, k, first):  # type: ignore[no-untyped-def]
     """Go to the affine minimiser of the chosen ones, dropping some until it lies inside their hull; 0 where that fails.
 
     The factor's rows before `first` are those of the step before.
@@ -128,24 +124,23 @@ def _descend(lam, active, chosen, gram, factor, u, old, n, k, first):  # type: i
         if inside:
             lam[:k] = u[:k]
             return k
-        k = _shrink(lam, u, active, chosen, gram, old, n, k)
+        k = _shrink(lam, u, chosen, gram, old, k)
         first = 0
 
 
 @njit(**_OPTIONS)
-def _best(vertices, q, p, lam, active, scores, n, k):  # type: ignore[no-untyped-def]
+def _best(vertices, q, p, lam, chosen, scores, n, k):  # type: ignore[no-untyped-def]
     """Fill p with the mixture of the chosen ones; return the vertex furthest towards q, and the duality gap."""
     m = vertices.shape[1]
     scores[:m] = 0.0
-    p[:n] = 0.0
-    for i in range(k):
-        for c in range(n):
-            p[c] += lam[i] * active[i, c]
     value = 0.0
     for c in range(n):
-        g = p[c]
-        p[c] += q[c]
-        value += g * p[c]
+        s = 0.0
+        for i in range(k):
+            s += lam[i] * vertices[c, chosen[i]]
+        p[c] = s
+        g = s - q[c]
+        value += g * s
         for i in range(m):
             scores[i] += g * vertices[c, i]
     best = 0
@@ -156,24 +151,29 @@ def _best(vertices, q, p, lam, active, scores, n, k):  # type: ignore[no-untyped
 
 
 @njit(**_OPTIONS)
-def _nearest(vertices, q, tolerance, p, lam, active, chosen, gram, factor, u, scores, old, n, k):  # type: ignore[no-untyped-def]
+def _nearest(vertices, q, tolerance, p, lam, chosen, gram, factor, u, scores, old, n, k):  # type: ignore[no-untyped-def]
     """Fill p; return the duality gap and the number chosen. With k > 0 it starts from the vertices chosen before."""
     room = lam.shape[0]
-    k = _begin(vertices, q, lam, active, chosen, gram, scores, n, k)
-    gap, first = 0.0, 0
+    k = _begin(vertices, q, lam, chosen, gram, scores, n, k)
+    gap, first, length = 0.0, 0, np.inf
     for _ in range(100 * room + 1000):
-        k = _descend(lam, active, chosen, gram, factor, u, old, n, k, first)
+        k = _descend(lam, chosen, gram, factor, u, old, k, first)
         if k == 0:
             return -1.0, 0
-        best, gap = _best(vertices, q, p, lam, active, scores, n, k)
-        if gap <= tolerance or k == room:
+        best, gap = _best(vertices, q, p, lam, chosen, scores, n, k)
+        now = 0.0
+        for c in range(n):
+            now += (p[c] - q[c]) ** 2
+        # Each step shortens p - q; where rounding says otherwise, it is as near as numbers allow.
+        if gap <= tolerance or k == room or now >= length:
             break
+        length = now
         known = False
         for i in range(k):
             known = known or chosen[i] == best
         if known:
             break
-        _add(vertices, q, active, chosen, gram, k, best, n)
+        _add(vertices, q, chosen, gram, k, best, n)
         lam[k] = 0.0
         first = k
         k += 1
@@ -186,27 +186,14 @@ def _rows(vertices, quotes, tolerance, points, gaps, is_chained):  # type: ignor
     room = n + 2
     lam, u, scores = np.empty(room), np.empty(room), np.empty(m)
     chosen, old = np.empty(room, np.int64), np.empty(room, np.int64)
-    gram, factor, active = np.empty((room, room)), np.empty((room, room)), np.empty((room, n))
+    gram, factor = np.empty((room, room)), np.empty((room, room))
     k = 0
     for b in range(len(quotes)):
         gap, k = _nearest(
-            vertices,
-            quotes[b],
-            tolerance,
-            points[b],
-            lam,
-            active,
-            chosen,
-            gram,
-            factor,
-            u,
-            scores,
-            old,
-            n,
-            k if is_chained else 0,
+            vertices, quotes[b], tolerance, points[b], lam, chosen, gram, factor, u, scores, old, n, k if is_chained else 0
         )
         if gap < 0 or gap > tolerance:  # a start from the row before that went wrong: again, from nothing
-            gap, k = _nearest(vertices, quotes[b], tolerance, points[b], lam, active, chosen, gram, factor, u, scores, old, n, 0)
+            gap, k = _nearest(vertices, quotes[b], tolerance, points[b], lam, chosen, gram, factor, u, scores, old, n, 0)
         gaps[b] = gap
 
 
@@ -235,7 +222,7 @@ def subset_distances(vertices, q, tolerance, members, squares):  # type: ignore[
     room = n + 2
     lam, u, scores = np.empty(room), np.empty(room), np.empty(m)
     chosen, old = np.empty(room, np.int64), np.empty(room, np.int64)
-    gram, factor, active = np.empty((room, room)), np.empty((room, room)), np.empty((room, n))
+    gram, factor = np.empty((room, room)), np.empty((room, room))
     seen, part, p = np.empty((n, m)), np.empty(n), np.empty(n)
     k = 0
     for s in range(len(members)):
@@ -248,8 +235,8 @@ def subset_distances(vertices, q, tolerance, members, squares):  # type: ignore[
         squares[s] = 0.0
         if d == 0:
             continue
-        gap, k = _nearest(seen, part, tolerance, p, lam, active, chosen, gram, factor, u, scores, old, d, min(k, d + 1))
+        gap, k = _nearest(seen, part, tolerance, p, lam, chosen, gram, factor, u, scores, old, d, min(k, d + 1))
         if gap < 0 or gap > tolerance:
-            gap, k = _nearest(seen, part, tolerance, p, lam, active, chosen, gram, factor, u, scores, old, d, 0)
+            gap, k = _nearest(seen, part, tolerance, p, lam, chosen, gram, factor, u, scores, old, d, 0)
         for c in range(d):
             squares[s] += (p[c] - part[c]) ** 2

@@ -187,7 +187,7 @@ def _solve(tree: Tree, cut: Cut, view: View, target: Floats) -> tuple[Floats, fl
         lower = _proven(tree, cut, view.slopes(away, tree.n), z, prices, upper)
         if upper < best[2]:
             best = (z, max(lower, best[1]), upper)
-        if upper - lower <= 1e-8 or upper < 1e-9:
+        if upper - lower <= 1e-8 * max(1.0, upper) or upper < 1e-9:
             break
         scale = 1.0 / max(upper, 1e-7)
     return best

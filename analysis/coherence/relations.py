@@ -198,7 +198,7 @@ def _listed(words: list[str]) -> str:
 
 
 def _wrong(text: str, problem: str, hint: str = "", got: str = "") -> RelationError:
-    return RelationError(f"relation {text}", problem, got=got, hint=hint or "see the formula language in README.md")
+    return RelationError(f"relation {text}", problem, got=got, hint=hint or f"write {', '.join(FUNCTIONS)}, ~ & | ^")
 
 
 def _tree(text: str) -> ast.expr:
@@ -228,9 +228,7 @@ def _node(tree: ast.expr, text: str, depth: int = 0) -> Node:
         case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]):
             _check_call(name, len(parts), text)
             return Node("equal" if name == "iff" else name, tuple(inner(part) for part in parts))
-    raise _wrong(
-        text, "not a part of the formula language", got=_source(tree), hint="write " + ", ".join((*FUNCTIONS, "~ & | ^"))
-    )
+    raise _wrong(text, "not a part of the formula language", got=_source(tree))
 
 
 def _source(tree: ast.expr) -> str:

@@ -253,9 +253,7 @@ def _bags(cuts: list[_Cut], parents: list[int], states: list[States]) -> tuple[B
     return tuple(found)
 
 
-def _fit(
-    codes: _Codes, states: list[States], number: int, shared: tuple[tuple[int, ...], tuple[int, ...]], other: int
-) -> None:
+def _fit(codes: _Codes, states: list[States], number: int, shared: tuple[tuple[int, ...], tuple[int, ...]], other: int) -> None:
     """Keep those states of a bag that some state of another one fits."""
     own, wanted = codes.of(states[number], shared[0]), codes.of(states[other], shared[1])[1]
     if not own[1] <= wanted:

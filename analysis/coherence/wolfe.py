@@ -156,15 +156,16 @@ def nearest_listed(vertices: Floats, quote: Floats) -> Chosen:
     moved = vertices - quote
     chosen = [int(np.argmin((moved * moved).sum(axis=1)))]
     weights = np.ones(1)
-    limit = tolerance(vertices)
+    limit, length = tolerance(vertices), np.inf
     while True:
-        active = moved[chosen]
-        x = weights @ active
+        x = weights @ moved[chosen]
         scores = moved @ x
         best = int(np.argmin(scores))
         gap = float(x @ x - scores[best])
-        if gap <= limit or best in chosen or len(chosen) > vertices.shape[1] + 1:
+        # Each step shortens x; where rounding says otherwise, the search has come as near as numbers allow.
+        if gap <= limit or best in chosen or x @ x >= length:
             break
+        length = float(x @ x)
         kept, weights = _affine_descent(moved[[*chosen, best]], np.append(weights, 0.0))
         chosen = [number for number, stays in zip([*chosen, best], kept, strict=True) if stays]
     return Chosen(tuple(chosen), weights, weights @ vertices[chosen], gap)

@@ -65,10 +65,11 @@ def files_below(path: Path) -> Iterator[tuple[Path, str]]:
     if path.is_file():
         yield path, _as_text(path.name)
         return
+    top = path.resolve().name if path.name in ("", "..") else path.name
     for found in sorted(path.rglob("*")):
         relative = found.relative_to(path)
         if found.is_file() and not found.is_symlink() and not any(part.startswith(".") for part in relative.parts):
-            yield found, _as_text(f"{path.name}/{relative.as_posix()}")
+            yield found, _as_text(f"{top}/{relative.as_posix()}")
 
 
 def _as_text(name: str) -> str:

@@ -110,9 +110,9 @@ def reader_beside(store: Workspace) -> Iterator[list[int]]:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """630 traces in two folders, damage and waiting labels among them."""
+    """450 traces in two folders, damage and waiting labels among them."""
     folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder / "runs", n_tasks=70)
+    write_corpus(folder / "runs", n_tasks=50)
     (folder / "first").mkdir()
     for path in sorted((folder / "runs").glob("part-0*.jsonl"))[:4]:
         path.rename(folder / "first" / path.name)

@@ -223,6 +223,15 @@ def test_files_below_a_folder_come_sorted_without_hidden_ones_and_links(tmp_path
     assert list(files_below(tmp_path / "runs" / "b.json")) == [(tmp_path / "runs" / "b.json", "b.json")]
 
 
+def test_this_folder_goes_by_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs" / "inner").mkdir(parents=True)
+    (tmp_path / "runs" / "a.json").write_bytes(A)
+    monkeypatch.chdir(tmp_path / "runs")
+    assert [name for _, name in files_below(Path())] == ["runs/a.json"]
+    assert [name for _, name in files_below(Path("inner/.."))] == ["runs/a.json"]
+    assert [name for _, name in files_below(Path("../runs/"))] == ["runs/a.json"]
+
+
 def test_a_file_name_that_is_no_text_has_a_printable_stand_in(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.json"))
     path.write_bytes(A)

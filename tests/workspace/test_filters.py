@@ -80,15 +80,16 @@ CASES = {
     "format:whowhen,counterpoint": "ABC", "world:simulated": "B", "world:live,recorded": "AC", "task:q1": "A",
     'task:"a,b"': "B", 'task:q1,"a,b"': "AB", "task:a,b": "", "domain:web": "A", "condition:unguided": "A", "trial:2": "B",
     "passed:yes": "B", "passed:no": "A", "passed:unknown": "C", "agent:websurfer": "A", "agent:lead,coder": "AB",
-    "annotator:me": "A", 'category:"wrong, plan"': "A", "category:wrong": "", "problem:orphan": "A", "problem:bad-json": "", "finding:none": "",
-    "tag:seen": "A", "tag:odd": "", "agents>1": "A", "agents>=1": "AB", "agents<1": "C", "agents=0": "C", "events=1": "B",
-    "claims>0": "B", "labels>0": "A", "errors>0": "A", "explicit<1": "A", "explicit>=0.5": "AB", "score>0.25": "B",
-    "score<=0.25": "A", "tokens>0": "AB", "tokens=35": "A", "tokens<10": "B", "seconds>=3": "A", "seconds<1e9": "AB",
-    "text:log": "A", 'text:"please log"': "A", "text:drop": "", "model:big-1": "A", "prompt:surf": "A", "prompt:log": "",
-    "date=2026-03-02": "B", "date>2026-03-01": "B", "date<=2026-03-01": "", "-date<2026-03-03": "AC", "hand": "A", "HAND": "A", "task": "B", '"another task"': "B",
-    '"log in"': "A", "50%": "A", "é": "A", "É": "A", "drop": "C", "x": "", "-passed:yes": "AC", "-agent:websurfer": "BC",
-    "-score>0.25": "AC", "-tag:seen": "BC", "-task": "AC", "format:counterpoint -passed:yes": "C", "counter events>0": "B",
-    "a,b": "", 'id:"counterpoint:\'; drop table traces; --"': "C", "format:,": "", "passed:maybe": "", "score>nan": "",
+    "annotator:me": "A", 'category:"wrong, plan"': "A", "category:wrong": "", "problem:orphan": "A", "problem:bad-json": "",
+    "finding:none": "", "tag:seen": "A", "tag:odd": "", "agents>1": "A", "agents>=1": "AB", "agents<1": "C", "agents=0": "C",
+    "events=1": "B", "claims>0": "B", "labels>0": "A", "errors>0": "A", "explicit<1": "A", "explicit>=0.5": "AB",
+    "score>0.25": "B", "score<=0.25": "A", "tokens>0": "AB", "tokens=35": "A", "tokens<10": "B", "seconds>=3": "A",
+    "seconds<1e9": "AB", "text:log": "A", 'text:"please log"': "A", "text:drop": "", "model:big-1": "A", "prompt:surf": "A",
+    "prompt:log": "", "date=2026-03-02": "B", "date>2026-03-01": "B", "date<=2026-03-01": "", "-date<2026-03-03": "AC",
+    "hand": "A", "HAND": "A", "task": "B", '"another task"': "B", '"log in"': "A", "50%": "A", "é": "A", "É": "A", "drop": "C",
+    "x": "", "-passed:yes": "AC", "-agent:websurfer": "BC", "-score>0.25": "AC", "-tag:seen": "BC", "-task": "AC",
+    "format:counterpoint -passed:yes": "C", "counter events>0": "B", "a,b": "",
+    'id:"counterpoint:\'; drop table traces; --"': "C", "format:,": "", "passed:maybe": "", "score>nan": "",
     "events<inf": "ABC", "-": "AC",
 }  # fmt: skip
 
@@ -112,7 +113,7 @@ TERMS = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(term=TERMS)
 def test_a_term_and_its_negation_part_the_traces(snapshot: Snapshot, term: str) -> None:
     if term.count('"') > 2 or term == '""':  # a quote within quotes ends the term: there are two terms then
@@ -121,7 +122,7 @@ def test_a_term_and_its_negation_part_the_traces(snapshot: Snapshot, term: str) 
     assert sorted(fitting + others) == ["A", "B", "C"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(text=st.lists(TERMS | VALUES, max_size=4).map(" ".join))
 def test_whatever_is_typed_is_a_filter_or_one_line_of_advice(snapshot: Snapshot, text: str) -> None:
     try:

@@ -34,7 +34,7 @@ RUN = Trace(
 BARE = Trace(trace_id="x:0", world="live", source=Source(format="x"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(SEVERAL)
 def test_traces_come_back_from_their_rows_equal_and_with_the_same_bytes(run: list[Trace]) -> None:
     back = traces_from(trace_tables([(trace, "counterpoint") for trace in run]))
