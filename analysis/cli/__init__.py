@@ -54,5 +54,6 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:  # a full disk, a missing permission: no traceback would say more
-        typer.echo(f"{printable(str(error.filename or 'system'))}: {error.strerror or error} - check space and permissions", err=True)
+        place = printable(str(error.filename or "system"))
+        typer.echo(f"{place}: {error.strerror or error} - check space and permissions", err=True)
         sys.exit(2)

@@ -55,7 +55,7 @@ function openView(data, parentElement) {
   const label = `${scene.title}: ${n} events in lanes. Arrow keys walk them; the Events view is a table of them.`;
   const view = {
     scene, selected: -1, related: null, lane: scene.roots[0] ?? -1, isPathShown: true, hidden: new Set(), buttons: [],
-    folded: new Set(scene.lanes.is_folded.flatMap((isFolded, lane) => (isFolded ? [lane] : []))), timers: {}, frame: 0, heard: "",
+    folded: new Set(scene.lanes.is_folded.flatMap((isFolded, lane) => (isFolded ? [lane] : []))), timers: {}, frame: 0, heard: null,
     canvas: element("canvas", {
       class: "chart", tabindex: 0, role: "application", "aria-roledescription": "swim-lane", "aria-label": label,
     }),
@@ -129,12 +129,12 @@ function toggle(set, member) {
 
 /** Show what the page says, unless something newer is on its way to the page. */
 function follow(view, { selected, axis, range }) {
-  const isOther = axisOf(view.scene, axis) !== view.place.axis;
+  const isFirst = view.heard === null, isOther = axisOf(view.scene, axis) !== view.place.axis;
   if (isOther) putOnAxis(view, axis);
-  if (view.timers.range === undefined && view.heard !== `${range}`) {
-    if (isOther && view.heard) tell(view, "range", null); // seconds are no event numbers
-    else if (range) setRange(view, ...range, null);
-    else fit(view, null);
+  if (isOther && !isFirst) {
+    if (range) tell(view, "range", null); // seconds are no event numbers
+  } else if (view.timers.range === undefined && view.heard !== `${range}`) {
+    if (range) setRange(view, ...range, null); else fit(view, null);
   }
   view.heard = `${range}`;
   if (view.timers.picked === undefined && (selected ?? -1) !== view.selected) select(view, selected ?? -1, null);

@@ -265,9 +265,10 @@ def test_the_hover_card_tells_of_the_event(page: Page, url: str) -> None:
 
 
 def test_the_other_axis_draws_the_same_events_by_number(page: Page, url: str) -> None:
-    lanes = open_lanes(page, url, "team", event="join")
+    lanes = open_lanes(page, url, "team", event="join", t0="3", t1="11")
+    assert (state(lanes)["x0"], state(lanes)["x1"]) == (3, 11)
     page.get_by_text("By order").click()
-    page.wait_for_url(re.compile("axis=order"), timeout=SLOW_MS)
+    page.wait_for_url(lambda address: "axis=order" in address and "t0=" not in address, timeout=SLOW_MS)
     expect(page.locator('.swim[data-x0="0.4"][data-x1="8.6"][data-drawn="8"][data-selected="6"]')).to_be_visible(timeout=SLOW_MS)
     lanes.locator(".chart").click(position=spot(lanes, 6, 3))
     expect_event(page, 6, "test")
