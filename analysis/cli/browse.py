@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("list")(list_)
     app.command()(show)
+    app.command()(stats)
 
 
 def list_(
@@ -78,6 +79,28 @@ def show(
     for label in trace.labels:
         typer.echo("")
         print_table(["label", ""], [(k, v) for k, v in msgspec.to_builtins(label).items()])
+
+
+def stats(workspace: WorkspaceOption = None, json: JsonOption = False) -> None:
+    """Count what is there, and say how many traces of each format have each metric and why the others do not."""
+    from analysis.workspace import Snapshot, Workspace, standing
+
+    snapshot = Snapshot(Workspace(workspace or DEFAULT_WORKSPACE))
+    counts = snapshot.sql(
+        """select format, count(*) as n_traces, sum(n_events)::bigint as n_events, count(*) filter (passed) as n_passed,
+        count(*) filter (not passed) as n_failed, count(makespan_s) as n_timed, count(input_tokens) as n_with_tokens
+        from traces group by format order by format"""
+    ).to_pylist()
+    findings, coverage = (table.to_pylist() for table in (standing.ranked_findings(snapshot), standing.coverage(snapshot)))
+    if json:
+        print_json({"formats": counts, "findings": findings, "coverage": coverage})
+        return
+    for rows in (counts, findings, coverage):
+        if rows:
+            print_table(list(rows[0]), [list(row.values()) for row in rows])
+            typer.echo("")
+    if not coverage:
+        say("no metrics yet - run `counterpoint analyze`")
 
 
 def _show_metrics(snapshot: Snapshot, trace_id: str, as_json: bool) -> None:

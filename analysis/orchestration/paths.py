@@ -51,7 +51,7 @@ class Network:
 def step_network(graph: EventGraph, weights: Sequence[int]) -> Network:
     """Return a network of one node an event, of the given weights, in the order of the graph."""
     places = list(range(len(weights)))
-    serial = [() if before is None else (before,) for before in graph.before]
+    serial: list[tuple[int, ...]] = [() if before is None else (before,) for before in graph.before]
     return Network(list(weights), places, list(graph.causes), serial, places)
 
 

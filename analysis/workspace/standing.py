@@ -70,3 +70,23 @@ def n_not_analysed(snapshot: Snapshot) -> int:
     found = snapshot.sql("select count(*) as n from traces anti join keys_quality using (trace_id)")
     n: int = found["n"][0].as_py()
     return n
+
+
+def coverage(snapshot: Snapshot) -> pa.Table:
+    """Return how many traces of each format have each metric, and why the others do not.
+
+    Returns
+    -------
+    format, name, n_with, n_all, reason : `reason` is the most frequent one of those without, its counts left out
+    """
+    return snapshot.sql(
+        r"""
+        with reasons as (
+            select format, name, regexp_replace(reason, '[0-9]+(\.[0-9]+)?', '…', 'g') as reason, count(*) as n
+            from metrics join traces using (trace_id) where value is null group by all
+        ), without as (select format, name, arg_max(reason, (n, reason)) as reason from reasons group by format, name)
+        select format, name, count(value) as n_with, count(*) as n_all, coalesce(any_value(without.reason), '') as reason
+        from metrics join traces using (trace_id) left join without using (format, name)
+        group by format, name order by format, name
+        """
+    )
