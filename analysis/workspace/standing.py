@@ -25,13 +25,15 @@ def ranked_findings(snapshot: Snapshot, *, limit: int = 100) -> pa.Table:
             select trace_id, max(value) filter (name = 'work_s') as work_s, max(value) filter (name = 'tokens') as tokens,
                 max(value) filter (name = 'n_steps') as n_steps
             from metrics where name in ('work_s', 'tokens', 'n_steps') group by trace_id
-        ), lost as (
-            select name, trace_id, count(*) as n, bool_and(coalesce(recovered, false)) as recovered, least(1, greatest(0, sum(
+        ), summed as (
+            select name, trace_id, count(*) as n, bool_and(coalesce(recovered, false)) as recovered, sum(
                 case when starts_with(loss_unit, 'share') then loss
                     when loss_unit = 's' or starts_with(loss_unit, 's ') then loss / nullif(work_s, 0)
                     when starts_with(loss_unit, 'tokens') then loss / nullif(tokens, 0)
-                    else loss / nullif(n_steps, 0) end))) as share
+                    else loss / nullif(n_steps, 0) end) as total
             from findings left join size using (trace_id) group by name, trace_id
+        ), lost as (
+            select *, case when total is not null then least(1, greatest(0, total)) end as share from summed
         )
         select name, count(*) as n_traces, sum(n)::bigint as n_findings,
             count(*) filter (not recovered) as n_unrecovered, avg(share) as lost_share,

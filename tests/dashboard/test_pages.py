@@ -46,10 +46,14 @@ def test_a_workspace_that_cannot_be_opened_is_one_line(tmp_path: Path, monkeypat
 
 def test_the_overview_counts_what_is_there(samples: Workspace, app: AppTest) -> None:
     app.switch_page(PAGES["overview"].file).run()
-    totals = Snapshot(samples).sql(
-        """select count(*) as n, sum(n_events) as events, count(*) filter (not passed) as failed,
+    totals = (
+        Snapshot(samples)
+        .sql(
+            """select count(*) as n, sum(n_events) as events, count(*) filter (not passed) as failed,
         count(passed) as judged from traces"""
-    ).to_pylist()[0]
+        )
+        .to_pylist()[0]
+    )
     shown = {metric.label: metric.value for metric in app.metric}
     assert shown["Traces"] == f"{totals['n']:,}"
     assert shown["Events"] == f"{int(totals['events']):,}"
