@@ -42,9 +42,8 @@ def main() -> None:
         return
     for row in rows:
         met = {True: "met", False: "MISSED", None: ""}[row["met"]]
-        print(
-            f"{row['measure']}: ours {row['ours']:.4g}, peer {row['peer']}, {row['unit']}, ratio {row['ratio']}, goal {row['goal']} {met}"
-        )
+        numbers = f"ours {row['ours']:.4g}, peer {row['peer']}, {row['unit']}, ratio {row['ratio']}"
+        print(f"{row['measure']}: {numbers}, goal {row['goal']} {met}")
 
 
 def measure(folder: Path, n_events: int, peer_share: float) -> list[dict[str, Any]]:
