@@ -87,7 +87,9 @@ def _chromium() -> Iterator[Browser]:
 
 
 def _fresh(browser: Browser) -> Page:
-    """A page of a browser that has nothing stored."""
+    """The only page of a browser that has nothing stored."""
+    for context in browser.contexts:
+        context.close()
     return browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
 
 
@@ -108,10 +110,9 @@ def _long_traces(folder: Path, browser: Browser) -> list[Row]:
     with running(workspace.location, None) as (url, _):
         _open(_fresh(browser), url, "short-software-1-single-1")  # the server has now loaded its libraries
         five = [_open(_fresh(browser), url, trace_id)[0] for trace_id in wanted[5_000]]
-        pages = [_fresh(browser) for _ in wanted[10_000]]
-        ten = [_open(page, url, trace_id) for page, trace_id in zip(pages, wanted[10_000], strict=True)]
-        clicks = _clicks(pages[-1])
-        n_nodes = pages[-1].evaluate(N_NODES)
+        ten = [_open(page := _fresh(browser), url, trace_id) for trace_id in wanted[10_000]]
+        clicks = _clicks(page)
+        n_nodes = page.evaluate(N_NODES)
     drawn = [n_drawn / n_events for _, n_drawn, n_events in ten]
     n = min(n_events for _, _, n_events in ten)
     times = f"median of {N_LONG} first visits"
@@ -185,9 +186,8 @@ def _list_of_traces(workspace: Workspace, browser: Browser, *, quick: bool) -> l
     made = f"{N_BASE:,} simulated, under {N_TRACES // N_BASE} ids each" if quick else "all simulated"
     with running(workspace.location, None) as (url, _):
         first = _open_list(_fresh(browser), url)
-        pages = [_fresh(browser) for _ in range(3)]
-        later = [_open_list(page, url) for page in pages]
-        filters = [_filter(pages[-1], line) for line in FILTERS]
+        later = [_open_list(page := _fresh(browser), url) for _ in range(3)]
+        filters = [_filter(page, line) for line in FILTERS]
     return [
         Row(f"list of {N_TRACES:,} traces ({made}): first screen, the first of the server", first, "s", 2),
         Row(

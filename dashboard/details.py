@@ -16,7 +16,7 @@ from dashboard import loading, safe, selection, swimlane, tables
 from dashboard.loading import Version
 
 EVENT_COLUMNS = {
-    "order": "#", "kind": "Kind", "action": "Action", "agent_id": "Agent", "targets": "To", "content": "Content",
+    "order": "#", "kind": "Kind", "agent_id": "Agent", "content": "Content", "targets": "To", "action": "Action",
     "error": "Error", "basis": "Basis", "rule": "Rule", "t_start_s": "Start (s)", "t_end_s": "End (s)",
     "input_tokens": "Tokens in",    "output_tokens": "Tokens out", "event_id": "Event",
 }  # fmt: skip
@@ -58,13 +58,30 @@ def draw_header(version: Version, trace: Trace) -> None:
         if value:
             facts.append(f"{name} {safe.markdown(value, 120)}")
     st.markdown(" · ".join(facts))
+    _draw_blames(trace)
+
+
+def _draw_blames(trace: Trace) -> None:
+    """Draw whom annotators blame, one click from the event."""
+    blames: dict[tuple[str, str], list[str]] = {}
+    for label in trace.labels:
+        if label.agent_id and label.event_id and (label.is_root_cause is not False):
+            blames.setdefault((label.agent_id, label.event_id), []).append(label.annotator)
+    if not blames:
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        for (agent, event_id), annotators in blames.items():
+            text = f"{', '.join(dict.fromkeys(annotators))}: {agent} at {event_id}"
+            if st.button(safe.markdown(text, 100), key=f"trace.blame.{agent}.{event_id}", icon=":material/person_search:"):
+                selection.put(event=event_id)
+                st.rerun()
 
 
 def event_rows(trace: Trace) -> pd.DataFrame:
     """Return the events as rows of a table; contents are cut to a preview."""
     rows = []
-    for event in trace.events:
-        row: dict[str, Any] = {name: getattr(event, name) for name in EVENT_COLUMNS}
+    for n, event in enumerate(trace.events, 1):
+        row: dict[str, Any] = {name: getattr(event, name) for name in EVENT_COLUMNS} | {"order": n}
         row |= {"targets": ", ".join(event.targets), "content": (event.content or "")[:_PREVIEW], "kind": event.kind or "opaque"}
         rows.append(row)
     return pd.DataFrame(rows, columns=list(EVENT_COLUMNS))
@@ -119,12 +136,25 @@ def draw_quality(version: Version, trace: Trace) -> None:
                 if (hidden := len(finding["event_ids"]) - 6) > 0:
                     st.caption(f"and {hidden:,} more events")
     st.markdown("##### Metrics")
-    rows = pd.DataFrame(
-        [{"name": name, "unit": METRICS[name].unit, "meaning": METRICS[name].meaning, **m} for name, m in metrics.items()]
-    )
-    columns = {"name": "Metric", "value": "Value", "unit": "Unit", "variant": "Variant", "n": "n", "low": "Low", "high": "High",
-               "reason": "Why there is none", "meaning": "Meaning"}  # fmt: skip
-    tables.show(rows, key="metrics", columns=columns, height=560)
+    rows = pd.DataFrame([{"name": n, "unit": METRICS[n].unit, "meaning": METRICS[n].meaning, **m} for n, m in metrics.items()])
+    present = rows["value"].notna()
+    columns = {"name": "Metric", "value": "Value", "unit": "Unit", "meaning": "Meaning", "variant": "Variant", "n": "n",
+               "low": "Low", "high": "High"}  # fmt: skip
+    tables.show(rows[present], key="metrics", columns=columns)
+    with st.expander(f"{(~present).sum():,} metrics that this run does not have, and why"):
+        tables.show(rows[~present], key="absent-metrics", columns={"name": "Metric", "reason": "Why", "meaning": "Meaning"})
+    st.markdown("##### Own work by agent")
+    by_agent = loading.work_by_agent(version, trace.trace_id)
+    columns = {
+        "agent": "Agent",
+        "value": "q_work",
+        "variant": "Variant",
+        "n": "n",
+        "low": "Low",
+        "high": "High",
+        "reason": "Why not",
+    }
+    tables.show(by_agent, key="by-agent", columns=columns)
 
 
 def draw_claims(trace: Trace) -> None:

@@ -14,10 +14,12 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from analysis.errors import UnknownNameError
+from dashboard import safe
 
 
 class Job(NamedTuple):
@@ -58,6 +60,19 @@ def new_folder(location: str) -> Path:
     folder = _root(location) / uuid.uuid4().hex[:12]
     folder.mkdir(parents=True)
     return folder
+
+
+def keep_uploads(folder: Path, uploads: Iterable[tuple[str, bytes]]) -> Path:
+    """Write uploaded files (name, content) into a job's folder, under names that every system takes; return where."""
+    inbox = folder / "upload"
+    inbox.mkdir()
+    for n, (name, content) in enumerate(uploads):
+        given = Path(name)
+        suffix = given.suffix if given.suffix in (".json", ".jsonl", ".gz") else ""
+        target = inbox / f"{safe.file_slug(given.stem)}{suffix}"
+        target = target if not target.exists() else inbox / f"{n}-{target.name}"
+        target.write_bytes(content)
+    return inbox
 
 
 def state(location: str, job_id: str) -> Job:

@@ -12,8 +12,8 @@ import streamlit as st
 _listen = st.components.v2.component("counterpoint_keys", js=Path(__file__).with_suffix(".js").read_text(encoding="utf-8"))
 
 KEYS = {
-    "/": "go to the filter",
-    "j, k": "next and previous event",
+    "/": "go to the filter; from elsewhere, to Traces",
+    "j, k": "next and previous event, in Lanes and Events",
     "n, p": "next and previous event of the same kind",
     "], [": "next and previous trace of the filtered list",
     "arrows, + - 0": "in the swim-lane: walk along and across lanes, zoom, fit",

@@ -16,6 +16,7 @@ from analysis.evaluation.comparison import Suggestion, cautions, comparable_runs
 from analysis.model import Trace
 from analysis.orchestration.alignment import Alignment, align, differences
 from analysis.orchestration.groups import compare_groups
+from analysis.orchestration.quality import work_by_agent as quality_of_agents
 from analysis.orchestration.timing import Timing, timing
 from analysis.workspace import Snapshot, Workspace, listing, standing
 from dashboard import swimlane
@@ -69,6 +70,15 @@ def quality(version: Version, trace_id: str) -> tuple[dict[str, dict[str, Any]],
     """Return the metrics of a trace, by name, and its findings; both empty before analysis."""
     opened = snapshot(version)
     return listing.metrics_of(opened, [trace_id])[trace_id], listing.findings_of(opened, trace_id)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def work_by_agent(version: Version, trace_id: str) -> pd.DataFrame:
+    """Return the q_work of each agent of a trace, with what it rests on."""
+    run = trace(version, trace_id)
+    found = quality_of_agents(run, timing(run))
+    columns = ["agent", "value", "variant", "n", "low", "high", "reason"]
+    return pd.DataFrame([(agent, *[getattr(m, name) for name in columns[1:]]) for agent, m in found.items()], columns=columns)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

@@ -17,7 +17,7 @@ from analysis.cli import analysing, browse, doctor, importing, residual, serve
 from analysis.errors import CounterpointError, printable
 
 app = typer.Typer(
-    help="Shows how a team of LLM agents worked together, and turns what it finds into better training data.",
+    help="Shows how a team of LLM agents worked together.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -63,7 +63,7 @@ def show(
         ("trace", trace.trace_id),
         ("task", trace.task.text),
         ("world", trace.world),
-        ("source", f"{trace.source.format}, {trace.source.file}, {trace.source.record}"),
+        ("source", ", ".join(filter(None, (trace.source.format, trace.source.file, trace.source.record)))),
         ("outcome", _outcome(msgspec.to_builtins(trace.outcome))),
         ("agents", ", ".join(agent.agent_id for agent in trace.agents)),
     ]

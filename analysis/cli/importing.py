@@ -43,6 +43,8 @@ def import_(
     else:
         print_report(report, place)
         tell(stages)
+        if not analyze and (report.added or report.updated):
+            say("next: `counterpoint analyze` works out metrics and findings, `counterpoint dashboard` opens the browser")
     raise typer.Exit(1 if report.n_lost else 0)
 
 

@@ -15,12 +15,16 @@ from analysis.model import Candidate, Trace
 from analysis.orchestration.measure import Metric, absent, ratio, share
 from analysis.orchestration.timing import Timing
 
+#: Steps that can hardly fail, and whose lack of an error says nothing: what came in, thoughts, ledgers.
+_NO_WORK = frozenset({"input", "note", "ledger"})
+
 
 def work_by_agent(trace: Trace, timed: Timing) -> dict[str, Metric]:
     """Return the q_work of every agent that acts or owns a subtask.
 
     variant : `tests`, the share of tests that the last candidates for its own subtasks pass; else `subtasks`, the share of
-        its subtasks that pass alone; else `acts`, the share of its `act` events (inputs left out) without an error
+        its subtasks that pass alone; else `acts`, the share of its `act` events without an error, inputs, notes and
+        ledgers left out
     n : tests, subtasks or events. The interval takes them as independent.
     """
     counts = _work_counts(trace, timed)
@@ -57,7 +61,7 @@ def _work_counts(trace: Trace, timed: Timing) -> dict[str, dict[str, tuple[int, 
     acts = [
         (event.agent_id, int(event.error is None), 1)
         for event in trace.events
-        if event.kind == "act" and event.agent_id and event.action != "input"
+        if event.kind == "act" and event.agent_id and event.action not in _NO_WORK
     ]
     return {"tests": _added(tests), "subtasks": _added(known), "acts": _added(acts)}
 

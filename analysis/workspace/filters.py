@@ -159,5 +159,8 @@ def _unknown(field: str, operator: str | None, metrics: Collection[str]) -> Unkn
     if field in names:
         return UnknownNameError("filter", f"`{field}` is a text", got=f"{field}{operator}", hint=f"write {field}:value")
     near = difflib.get_close_matches(field, names, 1)
+    if not metrics and operator != ":":
+        hint = "metrics such as q_work can be asked for after `counterpoint analyze`"
+        return UnknownNameError("filter", "unknown field", got=field, hint=hint)
     hint = f"did you mean {near[0]}?" if near else "put text that holds : < > = in quotes"
     return UnknownNameError("filter", "unknown field", got=field, expected="one of " + ", ".join(names), hint=hint)

@@ -1,6 +1,7 @@
 """What stands out in a workspace: the findings of all traces, ranked by how often, how much and whether it was mended.
 
-rank = traces with the finding x mean share of the run that was lost x share of them that did not pass.
+rank = traces with the finding that failed x mean share of the run that was lost. A run whose outcome is not known
+counts as neither recovered nor failed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ def ranked_findings(snapshot: Snapshot, *, limit: int = 100) -> pa.Table:
 
     Returns
     -------
-    name, n_traces, n_findings, n_unrecovered, lost_share, rank, example : `lost_share` is the mean loss as a share of the
-        run's own time, tokens or steps, in [0, 1]; a run whose outcome is not known counts as not recovered. `example`
-        is the trace that lost most.
+    name, n_traces, n_findings, n_failed, n_recovered, lost_share, rank, example : `lost_share` is the mean loss as a share
+        of the run's own time, tokens or steps, in [0, 1]; traces with unknown outcome are the rest of `n_traces`.
+        `example` is the trace that lost most.
     """
     return snapshot.sql(
         """
@@ -26,7 +27,7 @@ def ranked_findings(snapshot: Snapshot, *, limit: int = 100) -> pa.Table:
                 max(value) filter (name = 'n_steps') as n_steps
             from metrics where name in ('work_s', 'tokens', 'n_steps') group by trace_id
         ), summed as (
-            select name, trace_id, count(*) as n, bool_and(coalesce(recovered, false)) as recovered, sum(
+            select name, trace_id, count(*) as n, bool_and(recovered) as recovered, sum(
                 case when starts_with(loss_unit, 'share') then loss
                     when loss_unit = 's' or starts_with(loss_unit, 's ') then loss / nullif(work_s, 0)
                     when starts_with(loss_unit, 'tokens') then loss / nullif(tokens, 0)
@@ -36,8 +37,8 @@ def ranked_findings(snapshot: Snapshot, *, limit: int = 100) -> pa.Table:
             select *, case when total is not null then least(1, greatest(0, total)) end as share from summed
         )
         select name, count(*) as n_traces, sum(n)::bigint as n_findings,
-            count(*) filter (not recovered) as n_unrecovered, avg(share) as lost_share,
-            count(*) * coalesce(avg(share), 0) * (count(*) filter (not recovered)) / count(*) as rank,
+            count(*) filter (not recovered) as n_failed, count(*) filter (recovered) as n_recovered,
+            avg(share) as lost_share, count(*) filter (not recovered) * coalesce(avg(share), 0) as rank,
             arg_max(trace_id, coalesce(share, 0)) as example
         from lost group by name order by rank desc, n_traces desc, name limit $limit
         """,

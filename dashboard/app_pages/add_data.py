@@ -19,29 +19,22 @@ path_column, upload_column = st.columns(2)
 with path_column, st.form("add_data.path", border=True):
     path = st.text_input("Path on this machine", placeholder="/data/traces", key="add_data.folder")
     if st.form_submit_button("Import", type="primary", icon=":material/play_arrow:"):
-        if Path(path).expanduser().exists() and path:
-            target = str(Path(path).expanduser().absolute())
-            selection.put(job=jobs.start(location, f"Import {target}", ["import", target, "--analyze"]))
+        target = Path(path).expanduser().absolute()
+        if path and target.exists():
+            selection.put(job=jobs.start(location, f"Import {target}", ["import", str(target), "--analyze"]))
         else:
-            st.error(safe.markdown(f"{path or 'no path'}: no such file or folder - check the path"))
+            st.error(
+                safe.markdown(f"{path}: no such file or folder - check the path")
+                if path
+                else "Give the path of a file or folder."
+            )
 with upload_column, st.form("add_data.upload", border=True, clear_on_submit=True):
     uploads = st.file_uploader("Or upload files", accept_multiple_files=True, key="add_data.files")
     if st.form_submit_button("Import", type="primary", icon=":material/play_arrow:") and uploads:
         folder = jobs.new_folder(location)
-        inbox = folder / "upload"
-        inbox.mkdir()
-        for n, upload in enumerate(uploads):
-            name = Path(upload.name)
-            suffix = name.suffix if name.suffix in (".json", ".jsonl") else ""
-            target_file = inbox / f"{safe.file_slug(name.stem)}{suffix}"
-            if target_file.exists():
-                target_file = inbox / f"{n}-{target_file.name}"
-            target_file.write_bytes(upload.getvalue())
-        selection.put(
-            job=jobs.start(
-                location, f"Import {len(uploads)} uploaded files", ["import", str(inbox), "--analyze"], job_id=folder.name
-            )
-        )
+        inbox = jobs.keep_uploads(folder, [(upload.name, upload.getvalue()) for upload in uploads])
+        title = f"Import {len(uploads)} uploaded files"
+        selection.put(job=jobs.start(location, title, ["import", str(inbox), "--analyze"], job_id=folder.name))
 
 
 def draw_report(report: dict[str, Any]) -> None:

@@ -37,18 +37,18 @@ with look:
     findings = loading.findings(version)
     for row in findings.head(6).itertuples():
         lost = f", {row.lost_share:.0%} lost" if pd.notna(row.lost_share) else ""
-        text = f"{row.n_traces:,} × {row.name}, {row.n_unrecovered:,} not recovered{lost}"
+        text = f"{row.n_traces:,} × {row.name}, {row.n_failed:,} of them failed{lost}"
         selection.link("traces", text, filter=f'finding:"{row.name}"')
     groups = {
         "passed:no annotator:whowhen,agentrx": "failed, and somebody says who and when",
         "passed:no": "failed",
         "errors>0": "hold an event that ended in an error",
         "problem:label-misfit,label-one-based": "have a label that misses its event",
-        "problem:orphan,duplicate-event,unknown-agent,opaque-event": "hold events that were repaired or not understood",
+        "problem:orphan,duplicate-event,unknown-agent,opaque-event": "hold repaired or unknown events",
         "passed:unknown": "have no outcome",
     }
     if {"q_work", "q_orchestration"} <= set(loading.metric_names(version)):
-        groups = {f"q_work>={GOOD} q_orchestration<{BAD}": "did good work under bad orchestration"} | groups
+        groups = {f"q_work>={GOOD} q_orchestration<{BAD}": "worked without faults, badly orchestrated"} | groups
     for filter, meaning in groups.items():
         if n := loading.n_traces(version, filter):
             selection.link("traces", f"{n:,} traces {meaning}", filter=filter)
@@ -62,10 +62,10 @@ with where:
 
 if len(findings):
     st.subheader("Findings")
-    headings = {"name": "Finding", "n_traces": "Traces", "n_findings": "Findings", "n_unrecovered": "Not recovered",
-                "lost_share": "Lost share", "rank": "Rank", "example": "For example"}  # fmt: skip
+    headings = {"name": "Finding", "n_traces": "Traces", "n_findings": "Findings", "n_failed": "Failed",
+                "n_recovered": "Recovered", "lost_share": "Lost share", "rank": "Rank", "example": "For example"}  # fmt: skip
     chosen = tables.show(findings, key="findings", columns=headings, select="single-row")
-    st.caption("Rank: traces × lost share × share not recovered. A finding says what happened, not that it made the run fail.")
+    st.caption("Rank: failed traces × lost share. A finding says what happened, not that it made the run fail.")
     if chosen:
         selection.go("traces", filter=f'finding:"{findings["name"].iloc[chosen[0]]}"')
 

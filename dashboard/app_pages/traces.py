@@ -10,10 +10,10 @@ from dashboard import loading, notes, selection, tables
 PER_PAGE = 100
 version = loading.version()
 COLUMNS = {
-    "trace_id": "Trace", "format": "Format", "task_text": "Task", "condition": "Condition", "passed": "Passed",
-    "q_work": "q_work", "q_orchestration": "q_orchestration", "n_findings": "Findings", "score": "Score",
-    "n_agents": "Agents", "n_events": "Events", "n_errors": "Errors", "explicit_share": "Explicit share",
-    "n_claims": "Claims", "makespan_s": "Makespan (s)", "input_tokens": "Tokens in", "output_tokens": "Tokens out",
+    "trace_id": "Trace", "format": "Format", "task_text": "Task", "passed": "Passed", "n_findings": "Findings",
+    "n_agents": "Agents", "n_events": "Events", "q_work": "q_work", "q_orchestration": "q_orchestration", "score": "Score",
+    "condition": "Condition", "n_errors": "Errors", "explicit_share": "Explicit share", "n_claims": "Claims",
+    "makespan_s": "Makespan (s)", "input_tokens": "Tokens in", "output_tokens": "Tokens out",
     "annotators": "Labelled by", "tags": "Tags",
 }  # fmt: skip
 ORDERS = {
@@ -63,6 +63,7 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
     st.caption(f"{n_found:,} of {n_all:,} traces · select a row to open or tag it, two to compare them", width="content")
     if filter:
         selection.link("compare", "Compare these with another group", view="groups", fa=filter)
+actions = st.container(horizontal=True, vertical_alignment="bottom")  # above the table, where a selection shows at once
 picked = tables.show(
     rows,
     key="traces",
@@ -73,7 +74,7 @@ picked = tables.show(
 )
 if picked:
     chosen = rows["trace_id"].iloc[picked].tolist()
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with actions:
         if st.button("Open", type="primary", icon=":material/open_in_new:", key="traces.open"):
             selection.go("trace", trace=chosen[0], **({"filter": filter} if filter else {}))
         if len(chosen) == 2 and st.button("Compare these two", icon=":material/compare_arrows:", key="traces.compare"):

@@ -55,7 +55,8 @@ function openView(data, parentElement) {
   const label = `${scene.title}: ${n} events in lanes. Arrow keys walk them; the Events view is a table of them.`;
   const view = {
     scene, selected: -1, related: null, lane: scene.roots[0] ?? -1, isPathShown: true, hidden: new Set(), buttons: [],
-    folded: new Set(scene.lanes.is_folded.flatMap((isFolded, lane) => (isFolded ? [lane] : []))), timers: {}, frame: 0, heard: null,
+    folded: new Set(scene.lanes.is_folded.flatMap((isFolded, lane) => (isFolded ? [lane] : []))),
+    timers: {}, frame: 0, heard: null,
     canvas: element("canvas", {
       class: "chart", tabindex: 0, role: "application", "aria-roledescription": "swim-lane", "aria-label": label,
     }),

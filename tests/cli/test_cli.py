@@ -229,6 +229,7 @@ def test_import_prints_the_load_report_and_says_what_was_lost(run: Run, tmp_path
         "new by format: 1 counterpoint",
         "annotators me and you: same agent in 1 of 1 runs, same step in 0 of 1 runs",
         f"workspace {tmp_path}/store is at version 1",
+        "next: `counterpoint analyze` works out metrics and findings, `counterpoint dashboard` opens the browser",
     ]
 
 

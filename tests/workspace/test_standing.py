@@ -41,14 +41,15 @@ def snapshot(tmp_path: Path) -> Snapshot:
     return Snapshot(workspace)
 
 
-def test_the_rank_is_traces_times_lost_share_times_share_not_recovered(snapshot: Snapshot) -> None:
+def test_the_rank_is_failed_traces_times_their_lost_share(snapshot: Snapshot) -> None:
     rows = {row["name"]: row for row in standing.ranked_findings(snapshot).to_pylist()}
-    # stuck call: shares 0.5, 0.2, 0.4, mean 11/30; 2 of 3 did not recover: 3 * 11/30 * 2/3
+    # stuck call: shares 0.5, 0.2, 0.4, mean 11/30; one failed, one recovered, of one the outcome is not known
     assert rows["stuck call"]["lost_share"] == pytest.approx(11 / 30)
-    assert rows["stuck call"]["rank"] == pytest.approx(11 / 15)
+    assert rows["stuck call"]["rank"] == pytest.approx(11 / 30)
+    assert (rows["stuck call"]["n_failed"], rows["stuck call"]["n_recovered"]) == (1, 1)
     assert rows["stuck call"]["example"] == "counterpoint:a"
     # echo: the loss of one is not known, so the mean is over the other
-    assert rows["echo"]["rank"] == pytest.approx(2 * 0.9 * 1 / 2)
+    assert rows["echo"]["rank"] == pytest.approx(0.9)
     assert rows["repeats"]["rank"] == pytest.approx(0.3)
     assert [row["name"] for row in standing.ranked_findings(snapshot).to_pylist()] == ["echo", "stuck call", "repeats"]
 
