@@ -15,6 +15,8 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+import dashboard.loading  # noqa: F401 - here, while the server starts, so that the first page does not wait for it
+
 # unsafe-inline: the script of the graph frame, which inherits this policy; wasm-unsafe-eval: Graphviz; blob: components.
 _POLICY = {
     "default-src": "'self'",

@@ -43,7 +43,9 @@ def agreements(labels: pd.DataFrame) -> list[Agreement]:
     a and b: same agent in 1 of 1 runs, same step in 0 of 1 runs
     """
     verdicts: dict[str, dict[str, dict[str, Any]]] = {}
-    for (trace_id, annotator), group in labels[labels["agent_id"].notna()].groupby(["trace_id", "annotator"]):
+    blames = labels[labels["agent_id"].notna()]
+    blames = blames[blames.groupby("trace_id")["annotator"].transform("nunique") > 1]
+    for (trace_id, annotator), group in blames.groupby(["trace_id", "annotator"]):
         chosen = group if len(group) == 1 else group[group["is_root_cause"].eq(True)]
         if len(chosen) == 1:
             verdicts.setdefault(annotator, {})[trace_id] = chosen.iloc[0].to_dict()

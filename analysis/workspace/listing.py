@@ -42,22 +42,26 @@ def page(
     if order not in columns:
         raise UnknownNameError("order", "unknown column", got=order, expected=", ".join(columns))
     condition, parameters = where(filter, metrics=metric_names(snapshot))
+    direction = "desc" if descending else "asc"
     return snapshot.sql(
         f"""with worked as (
             select trace_id, max(value) filter (name = 'q_work') as q_work,
                 max(value) filter (name = 'q_orchestration') as q_orchestration
             from metrics where name in ('q_work', 'q_orchestration') group by trace_id
-        ), found as (select trace_id, count(*) as n_findings from findings group by trace_id)
-        select {", ".join(stored)}, q_work, q_orchestration,
-            case when keys_quality.key is not null then coalesce(found.n_findings, 0) end as n_findings,
-            coalesce((select string_agg(distinct annotator, ', ' order by annotator)
-                from labels where labels.trace_id = traces.trace_id), '') as annotators,
-            coalesce((select string_agg(tag, ', ' order by tag)
-                from current_tags where current_tags.trace_id = traces.trace_id), '') as tags
-        from traces left join worked using (trace_id) left join found using (trace_id)
-            left join keys_quality using (trace_id) where {condition}
-        order by {order} {"desc" if descending else "asc"} nulls last, traces.trace_id
-        limit {limit or 1 << 40} offset {offset}""",
+        ), found as (select trace_id, count(*) as n_findings from findings group by trace_id
+        ), chosen as materialized (
+            select {", ".join(stored)}, q_work, q_orchestration,
+                case when keys_quality.key is not null then coalesce(found.n_findings, 0) end as n_findings
+            from traces left join worked using (trace_id) left join found using (trace_id)
+                left join keys_quality using (trace_id) where {condition}
+            order by {order} {direction} nulls last, traces.trace_id limit {limit or 1 << 40} offset {offset}
+        ), labelled as (
+            select trace_id, string_agg(distinct annotator, ', ' order by annotator) as annotators
+            from labels semi join chosen using (trace_id) group by trace_id
+        ), tagged as (select trace_id, string_agg(tag, ', ' order by tag) as tags from current_tags group by trace_id)
+        select chosen.*, coalesce(annotators, '') as annotators, coalesce(tags, '') as tags
+        from chosen left join labelled using (trace_id) left join tagged using (trace_id)
+        order by {order} {direction} nulls last, chosen.trace_id""",
         parameters,
     )
 
