@@ -123,6 +123,32 @@ def test_an_event_is_reached_by_stepping_and_by_keys_in_its_lane(page: Page, url
     assert page.url == walked
 
 
+def test_keys_press_the_buttons_that_are_there_and_never_while_typing(page: Page, url: str, trace_id: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 1000})
+    open_page(page, f"{url}/trace?trace={trace_id}", "Trace")
+    expect(page.get_by_text("event 1 of")).to_be_visible(timeout=SLOW_MS)
+    page.wait_for_timeout(2000)  # the listener has no picture that says it is there
+    for key, shown in (("j", "event 2 of"), ("j", "event 3 of"), ("k", "event 2 of")):
+        page.keyboard.press(key)
+        expect(page.get_by_text(shown)).to_be_visible(timeout=SLOW_MS)
+    note = page.get_by_label("Note on this event")
+    note.fill("")
+    note.press_sequentially("jj?")
+    expect(note).to_have_value("jj?")
+    expect(page.get_by_text("event 2 of")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("]")
+    expect(page).to_have_url(re.compile("hierarchical-2"), timeout=SLOW_MS)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("next and previous event", timeout=SLOW_MS)
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0, timeout=SLOW_MS)
+    page.keyboard.press("/")
+    expect(page.get_by_role("heading", name="Traces", exact=True)).to_be_visible(timeout=SLOW_MS)
+    page.keyboard.press("/")
+    expect(page.get_by_label("Filter", exact=True)).to_be_focused(timeout=SLOW_MS)
+
+
 def test_a_note_and_a_tag_stay_and_the_tag_can_be_filtered_by(page: Page, url: str, trace_id: str) -> None:
     open_page(page, f"{url}/trace?trace={trace_id}&view=claims", "Trace")
     page.get_by_label("Note on this trace").fill("the second lead waits <b>too long</b>")
