@@ -18,7 +18,7 @@ test: $(VENV)/.installed-dev browser
 	$(PY) -m pytest -q
 
 soak: $(VENV)/.installed-dev browser
-	$(PY) -m pytest -q -m soak
+	COUNTERPOINT_EXAMPLES=other $(PY) -m pytest -q -m "soak or not soak"
 
 lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check --quiet .

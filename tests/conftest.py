@@ -1,12 +1,26 @@
-"""Fixtures of all tests: the real traces beside the checkout, where they are."""
+"""What all tests stand on: the real traces beside the checkout, the same examples each time, patience with browsers."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+# `make test` tries the same examples each time, so that it says something about the change; `make soak` tries others.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("other")
+settings.load_profile(os.environ.get("COUNTERPOINT_EXAMPLES", "same"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests of browsers and processes run again, where what they wait for may come late."""
+    for item in items:
+        if item.get_closest_marker("browser") or item.path.name in ("test_kill.py", "test_jobs.py"):
+            item.add_marker(pytest.mark.flaky(reruns=2))
 
 
 @pytest.fixture(scope="session")

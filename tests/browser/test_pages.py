@@ -71,9 +71,9 @@ def test_an_uploaded_file_comes_in_and_a_bad_one_is_named(page: Page, serve: Ser
     expect(page.get_by_text("bad.json")).to_be_visible(timeout=SLOW_MS)
     page.get_by_role("button", name="Import").nth(1).click()
     expect(page.get_by_text("What to know about them")).to_be_visible(timeout=SLOW_MS)
-    values = page.get_by_test_id("stMetricValue").all_inner_texts()
-    assert values[0] == "1"
-    assert values[-1] == "1"
+    values = page.get_by_test_id("stMetricValue")
+    expect(values.first).to_have_text("1", timeout=SLOW_MS)
+    expect(values.last).to_have_text("1", timeout=SLOW_MS)
     assert Snapshot(Workspace(tmp_path / "uploads")).trace("one").trace_id == "counterpoint:one"
 
 
