@@ -78,7 +78,7 @@ def _work(evidence: Evidence) -> str:
 
 
 def stopped_too_early(evidence: Evidence) -> Found:
-    """The run stops while delegations of its leaders' last go are unanswered, and does not pass."""
+    """The run stops while delegations of its leaders' last go are unanswered, and is not known to have passed."""
     stops = [n for n, event in enumerate(evidence.events) if event.kind == "stop"]
     if not stops:
         return "no stop event"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from analysis.errors import Problem
-from analysis.model import Trace
+from analysis.model import MAX_DEPTH, Trace
 from analysis.readers.source import Source
 
 
@@ -87,3 +87,12 @@ def source_key(trace_id: str) -> str:
     'whowhen:hand-1'
     """
     return re.sub(r"~[0-9]+\Z", "", trace_id)
+
+
+def is_too_deep(value: Any) -> bool:
+    """Return whether a JSON value is nested deeper than the records take."""
+    layer = [value]
+    for _ in range(MAX_DEPTH):
+        nested = [outer.values() if isinstance(outer, dict) else outer for outer in layer if isinstance(outer, dict | list)]
+        layer = [inner for members in nested for inner in members]
+    return bool(layer)

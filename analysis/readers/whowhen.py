@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Meta
 
 from analysis.errors import Problem
-from analysis.model import MAX_DEPTH, Agent, Count, Event, Groups, Label, Outcome, Task, Trace
+from analysis.model import Agent, Count, Event, Groups, Label, Outcome, Task, Trace
 from analysis.model import Source as Origin
 from analysis.readers import ledger
-from analysis.readers.fragment import Assembled, Fragment, Kind, fragment, hash_of
+from analysis.readers.fragment import Assembled, Fragment, Kind, fragment, hash_of, is_too_deep
 from analysis.readers.ledger import Entry, event_of
 from analysis.readers.source import Row, Source
 
@@ -171,7 +171,7 @@ def _read_run(row: Row, file: str) -> Iterator[Fragment | Problem]:
     beside = [{k: v for k, v in entry.items() if k not in Entry.__struct_fields__} for entry in record["history"]]
     if any(beside):  # the history itself has to read the same from every kind of file
         task["history"] = beside
-    if _is_too_deep(task):
+    if is_too_deep(task):
         yield Problem(code="too-deep", file=file, record=row.place)
         return
     trace_id = (_ALGORITHM if dialect == "algorithm" else _HAND) + question.question_ID
@@ -222,14 +222,6 @@ def _got_expected(error: msgspec.ValidationError) -> tuple[str, str]:
 
 def _seen(value: Any) -> str:
     return f"an object with {', '.join(map(str, value))}" if isinstance(value, dict) else type(value).__name__
-
-
-def _is_too_deep(value: Any) -> bool:
-    layer = [value]
-    for _ in range(MAX_DEPTH):
-        nested = [outer.values() if isinstance(outer, dict) else outer for outer in layer if isinstance(outer, dict | list)]
-        layer = [inner for members in nested for inner in members]
-    return bool(layer)
 
 
 def _asked(trace_id: str, task: Fragment | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from analysis.errors import Problem
 from analysis.model import MAX_DEPTH
 from analysis.readers.claude_code.contents import name_of
 from analysis.readers.claude_code.lines import STATES, is_sub
-from analysis.readers.fragment import Fragment, Kind, fragment, hash_of
+from analysis.readers.fragment import Fragment, Kind, fragment, hash_of, is_too_deep
 from analysis.readers.source import MEBIBYTE, Row, Source
 
 FORMAT = "claude-code"
@@ -168,17 +168,9 @@ def _item(value: Any, row: Row, file: str) -> _Item | Problem:
         data = msgspec.json.encode(value, order="deterministic")
     except RecursionError:
         return Problem(code="too-deep", file=file, record=row.place)
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_too_deep(value):
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and is_too_deep(value):
         return Problem(code="too-deep", file=file, record=row.place)
     return _Item(row.place, data)
-
-
-def _is_too_deep(value: Any) -> bool:
-    layer = [value]
-    for _ in range(MAX_DEPTH):
-        nested = [outer.values() if isinstance(outer, dict) else outer for outer in layer if isinstance(outer, dict | list)]
-        layer = [inner for members in nested for inner in members]
-    return bool(layer)
 
 
 def _fragment(session: str, chunk: list[_Item], agent: str | None, file: str) -> Fragment:
@@ -195,7 +187,7 @@ def _read_meta(source: Source, names: _Names) -> Iterator[Fragment | Problem]:
     session = names.session or f"agent-{names.agent}"
     yield Problem(code="id-from-name", file=source.file, trace_id=f"{FORMAT}:{session}", got=session)
     value = source.document()
-    if _is_too_deep(value):
+    if is_too_deep(value):
         yield Problem(code="too-deep", file=source.file, record="document")
         return
     part = f"meta:{names.agent}"
