@@ -133,11 +133,12 @@ function follow(view, { selected, axis, range }) {
   const isFirst = view.heard === null, isOther = axisOf(view.scene, axis) !== view.place.axis;
   if (isOther) putOnAxis(view, axis);
   if (isOther && !isFirst) {
+    view.heard = `${range}`;
     if (range) tell(view, "range", null); // seconds are no event numbers
   } else if (view.timers.range === undefined && view.heard !== `${range}`) {
+    view.heard = `${range}`; // only what was followed counts as heard
     if (range) setRange(view, ...range, null); else fit(view, null);
   }
-  view.heard = `${range}`;
   if (view.timers.picked === undefined && (selected ?? -1) !== view.selected) select(view, selected ?? -1, null);
 }
 
