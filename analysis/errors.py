@@ -57,6 +57,7 @@ CATALOGUE: dict[str, tuple[Severity, str, str]] = {
     "id-from-name": ("note", "the trace id comes from the file name; the content has none", "keep the file name"),
     "agent-from-name": ("note", "the agent id comes from the file name; the records have none", "keep the file name"),
     "name-differs": ("note", "the file name and the record say different things; the name is used", "check which one is true"),
+    "no-trace": ("lost", "no trace has this id", "import the trace first, or correct the id"),
     "waiting": ("note", "kept until the trace it belongs to is imported", "import the runs these annotations are about"),
     "label-one-based": ("note", "the label fits its agent only when steps are counted from 1", "check the annotator's step base"),
     "label-misfit": ("note", "the label's agent is not the one who acted at its step", "read the label with care"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, progress_bar, say
 
 if TYPE_CHECKING:
+    from analysis.coherence.couplings import Coupling
     from analysis.pipeline import StageReport
 
 
@@ -19,26 +21,50 @@ def register(app: typer.Typer) -> None:
 
 
 def analyze(
-    only: Annotated[str | None, typer.Option(help="One stage, such as quality.")] = None,
+    only: Annotated[str | None, typer.Option(help="Stages, with commas between: quality,claims,residuals.")] = None,
+    couplings: Annotated[
+        list[Path] | None, typer.Option(help="Coupling file (TOML); may be given again. Remembered from then on.")
+    ] = None,
+    default_couplings: Annotated[
+        bool | None, typer.Option("--default-couplings/--no-default-couplings", help="Match the couplings that ship as well.")
+    ] = None,
     workspace: WorkspaceOption = None,
     progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     json: JsonOption = False,
 ) -> None:
-    """Work out metrics and findings of the traces that are new; what is up to date stays."""
-    reports = run_analysis(workspace or DEFAULT_WORKSPACE, only=only, progress_file=progress_file)
+    """Work out metrics, findings, claims and residuals of the traces that are new; what is up to date stays."""
+    chosen = _couplings(couplings, default_couplings)
+    names = None if only is None else [name.strip() for name in only.split(",")]
+    reports = run_analysis(workspace or DEFAULT_WORKSPACE, only=names, couplings=chosen, progress_file=progress_file)
     if json:
         print_json({"stages": plain(reports)})
         return
     print_table(["stage", "traces worked on", "up to date"], [tuple(report) for report in reports])
 
 
-def run_analysis(workspace: str, *, only: str | None = None, progress_file: Path | None = None) -> list[StageReport]:
+def _couplings(files: list[Path] | None, with_default: bool | None) -> list[Coupling] | None:
+    """Return the couplings that the options name; None where none of them was given."""
+    if files is None and with_default is None:
+        return None
+    from analysis.coherence.couplings import default_couplings, read_couplings
+
+    given = [coupling for file in files or () for coupling in read_couplings(file)]
+    return [*(() if with_default is False else default_couplings()), *given]
+
+
+def run_analysis(
+    workspace: str,
+    *,
+    only: Sequence[str] | None = None,
+    couplings: Sequence[Coupling] | None = None,
+    progress_file: Path | None = None,
+) -> list[StageReport]:
     """Run the stages with a progress bar."""
     from analysis.pipeline import analyse
     from analysis.workspace import Workspace
 
     with progress_bar(progress_file) as progress:
-        return analyse(Workspace(workspace), only=only, progress=progress)
+        return analyse(Workspace(workspace), only=only, couplings=couplings, progress=progress)
 
 
 def plain(reports: list[StageReport]) -> list[dict[str, Any]]:

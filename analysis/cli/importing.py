@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,11 @@ from analysis.readers import FAMILIES, MEBIBYTE
 if TYPE_CHECKING:
     from analysis.pipeline import ImportReport
 
-PathsArgument = Annotated[list[Path], typer.Argument(help="Files or folders with traces.", show_default=False)]
+PathsArgument = Annotated[list[Path] | None, typer.Argument(help="Files or folders with traces.", show_default=False)]
+ClaimsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--claims", help="CSV or JSONL of claims about traces: trace_id, component, proposition, p, turn, n_samples."),
+]
 LimitOption = Annotated[float, typer.Option("--max-record-mb", help="Longest record that is read, in MiB.", min=0.001, max=1e6)]
 
 
@@ -27,7 +31,8 @@ def register(app: typer.Typer) -> None:
 
 
 def import_(
-    paths: PathsArgument,
+    paths: PathsArgument = None,
+    claims: ClaimsOption = None,
     workspace: WorkspaceOption = None,
     max_record_mb: LimitOption = 64,
     analyze: Annotated[bool, typer.Option("--analyze", help="Analyse what came in right after.")] = False,
@@ -35,8 +40,10 @@ def import_(
     json: JsonOption = False,
 ) -> None:
     """Import traces of any known format; importing again adds nothing."""
+    if not paths and not claims:
+        raise typer.BadParameter("give files or folders with traces, or --claims FILE")
     place = workspace or DEFAULT_WORKSPACE
-    report = run_import(paths, place, max_record_mb=max_record_mb, progress_file=progress_file)
+    report = run_import(paths or [], place, claims=claims or [], max_record_mb=max_record_mb, progress_file=progress_file)
     stages = run_analysis(place, progress_file=progress_file) if analyze else []
     if json:
         print_json(report.plain() | ({"stages": plain(stages)} if analyze else {}))
@@ -49,15 +56,23 @@ def import_(
 
 
 def run_import(
-    paths: list[Path], workspace: str, *, max_record_mb: float = 64, progress_file: Path | None = None
+    paths: list[Path],
+    workspace: str,
+    *,
+    claims: Sequence[Path] = (),
+    max_record_mb: float = 64,
+    progress_file: Path | None = None,
 ) -> ImportReport:
-    """Import with a progress bar; return the load report."""
-    from analysis.pipeline import import_paths
+    """Import traces with a progress bar, then the claims about them; return the load report of both."""
+    from analysis.pipeline import import_claims, import_paths
     from analysis.workspace import Workspace
 
     store = Workspace(workspace, create=True)
     with progress_bar(progress_file) as progress:
-        return import_paths(store, paths, max_record_bytes=int(max_record_mb * MEBIBYTE), progress=progress)
+        report = import_paths(store, paths, max_record_bytes=int(max_record_mb * MEBIBYTE), progress=progress)
+    for file in claims:
+        report = report.joined(import_claims(store, file))
+    return report
 
 
 def print_report(report: ImportReport, workspace: str) -> None:

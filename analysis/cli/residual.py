@@ -44,10 +44,16 @@ def register(app: typer.Typer) -> None:
     app.command()(residual)
 
 
-def residual(file: InputArgument, json: JsonOption = False) -> None:
+def residual(
+    file: InputArgument,
+    ratio: Annotated[bool, typer.Option("--ratio", help="Measure quotes of b if a as ratios too (slower, not convex).")] = False,
+    json: JsonOption = False,
+) -> None:
     """Say how far claims are from coherent ones: {"claims": [{"component", "proposition", "p"}], "relations": [...]}."""
     given, is_single = _items(_text(file))
-    found = [_report(item) for item in given]
+    if not given:
+        raise TraceError("input", "the list is empty", hint='give {"claims": [...], "relations": [...]}')
+    found = [_report(item, ratio) for item in given]
     if json:
         print_json(found[0] if is_single else found)
     else:
@@ -78,17 +84,18 @@ def _items(text: str) -> tuple[list[Any], bool]:
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) == 1 or not any(line.lstrip().startswith("{") and line.rstrip().endswith("}") for line in lines):
             raise TraceError("input", "not valid JSON", got=str(error), hint="give one object, a list, or JSONL") from None
-    return [_line(line) for line in lines], False
+    numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    return [_line(n, line) for n, line in numbered], False
 
 
-def _line(line: str) -> Any:
+def _line(number: int, line: str) -> Any:
     try:
         return json_library.loads(line)
     except (ValueError, RecursionError) as error:
-        return TraceError("item", "not valid JSON", got=str(error), hint="mend or remove this line")
+        return TraceError(f"line {number}", "not valid JSON", got=str(error), hint="mend or remove this line")
 
 
-def _report(item: Any) -> dict[str, Any]:
+def _report(item: Any, with_ratio: bool) -> dict[str, Any]:
     from analysis.coherence.relations import check_names, names_of, parse, parse_proposition
     from analysis.coherence.report import report
 
@@ -100,7 +107,7 @@ def _report(item: Any) -> dict[str, Any]:
         formulas = [parse(text) for text in given.relations]
         quoted = {name for claim in given.claims for name in names_of(parse_proposition(claim.proposition))}
         check_names(formulas, sorted(quoted.union(given.propositions)))
-        return report(_turns(given.claims), formulas, reference=given.reference)
+        return report(_turns(given.claims), formulas, reference=given.reference, with_ratio=with_ratio)
     except msgspec.ValidationError as error:
         return {"error": str(TraceError("item", str(error), hint='give {"claims": [...], "relations": [...]}'))}
     except CounterpointError as error:

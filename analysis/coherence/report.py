@@ -5,16 +5,18 @@ Every key is always there; a value that could not be had is None, with the cause
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from analysis.coherence.attribution import Attribution, attribute, reference_shares
+from analysis.coherence.attribution import Attribution, attribute, bootstrap_top, reference_shares
 from analysis.coherence.cliques import Quote
 from analysis.coherence.relations import Formula
-from analysis.coherence.residual import Measured, Residual, residual_of
+from analysis.coherence.residual import Measured, Residual, residual_of, rounded
 from analysis.coherence.turns import TurnResidual, residuals_by_turn
+from analysis.coherence.variants import ratio_form
 from analysis.streams import stream
 
 _PREFIXED = ("canonical", "debiased", "norm", "max", "local", "composed")
@@ -26,8 +28,12 @@ def report(
     relations: Sequence[Formula],
     *,
     reference: Mapping[str, float] | None = None,
+    with_ratio: bool = False,
 ) -> dict[str, Any]:
     """Return the report on the state after the last of the turns (see `turns.states`), with all turns under `by_turn`.
+
+    `with_ratio` has quotes of b if a compared with P(a and b) / P(a) too, under `residual_ratio`; ε* itself always takes
+    them as bets that are called off, which `conditionals` says.
 
     Raises
     ------
@@ -41,10 +47,29 @@ def report(
     plain = {_key(name): msgspec.to_builtins(getattr(found, name)) for name in found.__struct_fields__ if name != "reasons"}
     plain |= {name: msgspec.to_builtins(getattr(shares, name)) for name in shares.__struct_fields__ if name != "reasons"}
     plain["shapley_reference"] = reference_shares(state, reference) if reference is not None and quotes else None
+    plain["bootstrap_top"] = rounded(bootstrap_top(state, stream(SEED, "bootstrap"))) if quotes else None
+    is_conditional = any(not clique.is_plain for clique in state.cliques)
+    plain["conditionals"] = "called-off" if is_conditional else None
+    ratio = _ratio(state) if with_ratio and is_conditional else "not asked for" if is_conditional else "no conditional quote"
+    plain["residual_ratio"] = None if isinstance(ratio, str) else ratio
     plain["by_turn"] = [{"turn": row.turn, "residual": row.residual, "delta": row.delta} for row in rows] or None
     plain["summary"] = summary(found, shares)
     reasons = {_key(name): text for name, text in found.reasons.items()} | shares.reasons | _more_reasons(rows, reference)
+    reasons |= {"residual_ratio": ratio} if isinstance(ratio, str) else {}
+    reasons |= {} if is_conditional else {"conditionals": "no conditional quote"}
+    reasons |= {} if plain["bootstrap_top"] else {"bootstrap_top": "the samples behind the quotes are not known"}
     return {**plain, "reasons": reasons}
+
+
+def _ratio(state: Measured) -> dict[str, float] | str:
+    """Return bounds of ε* with conditional quotes as ratios, or why they are not computed."""
+    lower = upper = 0.0
+    for clique, projection in zip(state.cliques, state.projections, strict=True):
+        found = (projection.lower[0], projection.upper[0]) if clique.is_plain else ratio_form(clique)
+        if isinstance(found, str):
+            return found
+        lower, upper = lower + float(found[0]) ** 2, upper + float(found[1]) ** 2
+    return rounded({"lower": math.sqrt(lower), "upper": math.sqrt(upper)})
 
 
 def summary(found: Residual, shares: Attribution) -> str:

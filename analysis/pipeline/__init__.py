@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from analysis.pipeline.analysing import StageReport, analyse
+from analysis.pipeline.claim_files import import_claims
 from analysis.pipeline.importing import FileReport, ImportReport, import_paths
 
-__all__ = ["FileReport", "ImportReport", "StageReport", "analyse", "import_paths"]
+__all__ = ["FileReport", "ImportReport", "StageReport", "analyse", "import_claims", "import_paths"]

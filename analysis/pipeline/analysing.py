@@ -1,25 +1,30 @@
-"""Analysis: per-trace stages over a workspace, each run only for the traces that are new to it.
+"""Analysis: stages over a workspace, each run only for what is new to it.
 
-A stage's rows of a trace stand beside a key: the trace's content, what else the stage looked at, and the
-stage's version. Where the key is still right, nothing is done; a run that was killed goes on where it stopped.
+A stage's rows of a trace stand beside a key: the trace's content, what else the stage looked at, and the stage's version
+and parameters. Where the key is still right, nothing is done; a run that was killed goes on where it stopped.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from analysis.errors import HeadConflict, UnknownNameError
-from analysis.pipeline.stages import Rows, Stage
+from analysis.pipeline.stages import CorpusStage, Progress, Rows, Stage
 from analysis.workspace import SCHEMAS, File, Head, Snapshot, Workspace
 
-Progress = Callable[[float, str], None]
+if TYPE_CHECKING:
+    from analysis.coherence.couplings import Coupling
+
 _TRACES_A_BATCH = 500
 _BATCHES_A_COMMIT = 20
+_COUPLINGS = "couplings"
 
 
 class StageReport(NamedTuple):
@@ -30,32 +35,78 @@ class StageReport(NamedTuple):
     n_kept: int
 
 
-def analyse(workspace: Workspace, *, only: str | None = None, progress: Progress = lambda share, text: None) -> list[StageReport]:
+def analyse(
+    workspace: Workspace,
+    *,
+    only: Sequence[str] | None = None,
+    couplings: Sequence[Coupling] | None = None,
+    progress: Progress = lambda share, text: None,
+) -> list[StageReport]:
     """Bring the stage tables up to date.
 
     Parameters
     ----------
     workspace : what to analyse
-    only : the name of one stage; None runs all
+    only : names of stages; None runs all, always in their own order
+    couplings : the couplings to match from now on; None leaves those of the last time, at first the default ones
     progress : is told the share done, in [0, 1], and in words what is being done
 
     Raises
     ------
     UnknownNameError
-        If no stage is called `only`.
+        If no stage has one of the names in `only`.
     """
-    stages = _stages()
-    if only is not None and only not in stages:
-        raise UnknownNameError("stage", "no stage is called so", got=only, expected=", ".join(stages))
-    chosen = [stage for name, stage in stages.items() if only in (None, name)]
-    return [_run(workspace, stage, progress) for stage in chosen]
+    stages = _stages(_couplings(workspace, couplings))
+    if unknown := [name for name in only or () if name not in stages]:
+        raise UnknownNameError("stage", "no stage is called so", got=unknown[0], expected=", ".join(stages))
+    chosen = [stage for name, stage in stages.items() if only is None or name in only]
+    return [_run(workspace, stage, progress) if isinstance(stage, Stage) else _run_corpus(workspace, stage, progress) for stage in chosen]
 
 
-def _stages() -> dict[str, Stage]:
+def _couplings(workspace: Workspace, given: Sequence[Coupling] | None) -> Sequence[Coupling]:
+    """Return the couplings to match: those given, which the workspace remembers, or those it remembers."""
+    from analysis.coherence.couplings import Coupling, default_couplings
+
+    if given is None:
+        stored = workspace.head().keys.get(_COUPLINGS)
+        return default_couplings() if stored is None else msgspec.json.decode(stored, type=tuple[Coupling, ...])
+    text = msgspec.json.encode(list(given), order="deterministic").decode()
+    while workspace.head().keys.get(_COUPLINGS) != text:
+        with contextlib.suppress(HeadConflict):
+            workspace.commit(workspace.head(), {}, keys={_COUPLINGS: text})
+    return given
+
+
+def _stages(couplings: Sequence[Coupling]) -> dict[str, Stage | CorpusStage]:
     # The stages import pandas or compiled code; `counterpoint --help` must not.
+    from analysis.pipeline.coherence import RESIDUALS, claims_stage
     from analysis.pipeline.quality import QUALITY
 
-    return {stage.name: stage for stage in (QUALITY,)}
+    return {stage.name: stage for stage in (QUALITY, claims_stage(couplings), RESIDUALS)}
+
+
+def _run_corpus(workspace: Workspace, stage: CorpusStage, progress: Progress) -> StageReport:
+    """Run a stage over all traces, unless nothing it looks at has changed; its tables are replaced whole."""
+    snapshot = Snapshot(workspace)
+    key = _corpus_key(snapshot, stage)
+    n = snapshot.head.n_rows("traces")
+    if snapshot.head.keys.get(stage.name) == key:
+        return StageReport(stage.name, 0, n)
+    rows = stage.run(snapshot, lambda share, text: progress(share, f"{stage.name}: {text}"))
+    tables = {name: pa.Table.from_pylist(rows.get(name, []), schema=SCHEMAS[name]) for name in stage.tables}
+    files = {name: [workspace.write(name, table)] if table.num_rows else [] for name, table in tables.items()}
+    while True:
+        with contextlib.suppress(HeadConflict):
+            workspace.commit(workspace.head(), files, keys={stage.name: key})
+            return StageReport(stage.name, n, 0)
+
+
+def _corpus_key(snapshot: Snapshot, stage: CorpusStage) -> str:
+    hasher = hashlib.blake2b(f"{snapshot.head.data_version}\n{stage.name}\n{stage.version}".encode(), digest_size=12)
+    for name in stage.needs:
+        keys = snapshot.sql(f"select key from keys_{name} order by trace_id")["key"].to_pylist()
+        hasher.update("\n".join([name, *keys]).encode())
+    return hasher.hexdigest()
 
 
 def _run(workspace: Workspace, stage: Stage, progress: Progress) -> StageReport:

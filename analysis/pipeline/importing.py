@@ -21,9 +21,9 @@ import zstandard
 from analysis import model
 from analysis.errors import HeadConflict, Problem, UnknownNameError
 from analysis.model import Trace
-from analysis.pipeline.resolving import Known, Placed, finish, place
+from analysis.pipeline.resolving import Known, Placed, assembled, finish, place
 from analysis.pipeline.spill import Spill, Spilled
-from analysis.readers import FAMILIES, MEBIBYTE, Fragment, Source, files_below, native, open_source, read, recognise, unpacked
+from analysis.readers import MEBIBYTE, Fragment, Source, files_below, native, open_source, read, recognise, unpacked
 from analysis.readers.fragment import source_key
 from analysis.workspace import SCHEMAS, File, Snapshot, Workspace, is_head, problem_table, trace_tables
 
@@ -73,6 +73,19 @@ class ImportReport(msgspec.Struct, kw_only=True):
         """How many records or files did not come in."""
         lost = sum(p.n for file in self.files for p in file.problems if p.severity == "lost")
         return lost + len(self.skipped)
+
+    def joined(self, later: ImportReport) -> ImportReport:
+        """Return what both imports did together: a trace that is new stays so when claims come to it."""
+        updated = {*self.updated, *later.updated} - {*self.added}
+        return ImportReport(
+            added=[*self.added, *later.added],
+            updated=sorted(updated),
+            unchanged=sorted({*self.unchanged, *later.unchanged} - updated - {*self.added}),
+            waiting=[*self.waiting, *later.waiting],
+            files=[*self.files, *later.files],
+            skipped=[*self.skipped, *later.skipped],
+            version=later.version,
+        )
 
     def plain(self) -> dict[str, Any]:
         """Return the report as `import --json` prints it."""
@@ -135,14 +148,18 @@ def import_paths(
                     source.problems.append(damage)
                 _read_file(source if damage is None or isinstance(source, Source) else damage, n, spill, report)
             done += size
-        while True:
-            try:
-                _commit(workspace, spill, report, progress)
-                break
-            except HeadConflict:
-                progress(0.6, "another writer was first; joining what it wrote")
+        write(workspace, spill, report, progress)
     progress(1.0, "done")
     return report
+
+
+def write(workspace: Workspace, spill: Spill, report: ImportReport, progress: Progress) -> None:
+    """Make what was spilled the next version, whatever other writers do meanwhile."""
+    while True:
+        try:
+            return _commit(workspace, spill, report, progress)
+        except HeadConflict:
+            progress(0.6, "another writer was first; joining what it wrote")
 
 
 @contextmanager
@@ -308,7 +325,7 @@ def _assemble(trace_id: str, news: list[Placed], stored: list[Fragment], known: 
         changes.waiting.append(trace_id)
         changes.problems.append(Problem(code="waiting", file=new[0].file, record=new[0].record, trace_id=trace_id))
         return Known(family, parts, None)
-    trace, problems = FAMILIES[family].assemble(trace_id, fragments)
+    trace, problems = assembled(family, trace_id, fragments)
     trace = finish(trace, problems.append)
     place = {"file": fragments[0].file, "record": fragments[0].record}  # a native trace does not say where it was read
     changes.problems += [p if p.file else msgspec.structs.replace(p, **place) for p in problems]

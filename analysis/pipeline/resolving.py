@@ -20,7 +20,10 @@ from analysis import model
 from analysis.errors import Problem
 from analysis.pipeline.spill import Spilled
 from analysis.readers import FAMILIES, Fragment
-from analysis.readers.fragment import source_key
+from analysis.readers.fragment import Assembled, source_key
+
+#: The parts of a trace that state what a user's claim file says of it: `claims:<how many came before>:<digest>`.
+USER_CLAIMS = "claims:"
 
 
 class Known(NamedTuple):
@@ -125,7 +128,21 @@ def _content(family: str, fragments: Sequence[Fragment]) -> str | None:
     if not any(f.primary for f in fragments):
         return None
     problems: list[Problem] = []
-    return model.digest(finish(FAMILIES[family].assemble(fragments[0].trace_id, fragments).trace, problems.append))
+    return model.digest(finish(assembled(family, fragments[0].trace_id, fragments).trace, problems.append))
+
+
+def assembled(family: str, trace_id: str, fragments: Sequence[Fragment]) -> Assembled:
+    """Return the trace that the family makes of its fragments, with the claims that a user's files add to it."""
+    added = sorted((f for f in fragments if f.part.startswith(USER_CLAIMS)), key=lambda f: f.part)
+    found = FAMILIES[family].assemble(trace_id, [f for f in fragments if not f.part.startswith(USER_CLAIMS)])
+    if not added:
+        return found
+    claims = [
+        model.Claim(claim_id=f"user:{f.part.split(':')[1]}.{n}", kind="user", **row)
+        for f in added
+        for n, row in enumerate(msgspec.json.decode(f.data))
+    ]
+    return found._replace(trace=msgspec.structs.replace(found.trace, claims=(*found.trace.claims, *claims)))
 
 
 def finish(trace: model.Trace, report: Callable[[Problem], None]) -> model.Trace:

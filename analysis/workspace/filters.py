@@ -75,6 +75,14 @@ TAGS = """
     qualify row_number() over (partition by trace_id, value order by made_at desc, decision_id desc) = 1 and what = 'tag'
 """
 
+#: Every number that analysis gave a trace, by name: its metrics and, of each level of claims, its residuals.
+MEASURES = """
+    select trace_id, name, value from metrics where value is not null
+    union all select trace_id, name, value from (
+        unpivot (select trace_id, residual, residual_norm, residual_canonical, residual_debiased, residual_composed, coupling_bits
+            from residuals where is_last) on columns(* exclude trace_id) into name name value value)
+"""
+
 _TERM = re.compile(r'(-?)(?:([a-z_]+)(:|>=|<=|>|<|=))?((?:"[^"]*"|[^\s"])+)')
 _MAX_TERMS = 100
 _VALUE = re.compile(r'(?:"[^"]*"|[^",])+')
@@ -104,7 +112,7 @@ def where(text: str, *, metrics: Collection[str] = ()) -> tuple[str, dict[str, A
     for n, match in enumerate(terms):
         minus, field, operator, raw = match.groups()
         if field in metrics and field not in NUMBER_FIELDS and operator != ":":
-            rows = f"select trace_id from metrics where name = '{field}' and value {operator} $p{n}"
+            rows = f"select trace_id from measures where name = '{field}' and value {operator} $p{n}"
             sql, value = f"traces.trace_id in ({rows})", _number(field, raw)
         else:
             sql, value = _condition(field, operator, raw, f"p{n}", metrics)

@@ -29,7 +29,8 @@ def page(
     ----------
     snapshot : the version to read
     filter : in the filter language (`filters.where`)
-    order : a summary column, q_work, q_orchestration or n_findings; ties are broken by trace_id
+    order : a summary column, q_work, q_orchestration, residual (the largest of its levels) or n_findings; ties are broken
+        by trace_id
     limit, offset : the part of the list that is wanted
 
     Raises
@@ -38,7 +39,7 @@ def page(
         If the filter or the order names what is not there.
     """
     stored = ["trace_id", "world", "outcome", *SUMMARY]
-    columns = [*stored, "q_work", "q_orchestration", "n_findings"]
+    columns = [*stored, "q_work", "q_orchestration", "residual", "n_findings"]
     if order not in columns:
         raise UnknownNameError("order", "unknown column", got=order, expected=", ".join(columns))
     condition, parameters = where(filter, metrics=metric_names(snapshot))
@@ -48,11 +49,12 @@ def page(
             select trace_id, max(value) filter (name = 'q_work') as q_work,
                 max(value) filter (name = 'q_orchestration') as q_orchestration
             from metrics where name in ('q_work', 'q_orchestration') group by trace_id
+        ), strayed as (select trace_id, max(residual) as residual from residuals where is_last group by trace_id
         ), found as (select trace_id, count(*) as n_findings from findings group by trace_id
         ), chosen as materialized (
-            select {", ".join(stored)}, q_work, q_orchestration,
+            select {", ".join(stored)}, q_work, q_orchestration, residual,
                 case when keys_quality.key is not null then coalesce(found.n_findings, 0) end as n_findings
-            from traces left join worked using (trace_id) left join found using (trace_id)
+            from traces left join worked using (trace_id) left join strayed using (trace_id) left join found using (trace_id)
                 left join keys_quality using (trace_id) where {condition}
             order by {order} {direction} nulls last, traces.trace_id limit {limit or 1 << 40} offset {offset}
         ), labelled as (
@@ -111,8 +113,8 @@ def metrics_of(snapshot: Snapshot, trace_ids: Sequence[str]) -> dict[str, dict[s
 
 
 def metric_names(snapshot: Snapshot) -> list[str]:
-    """Return the names of the metrics that some trace has a value of."""
-    names: list[str] = snapshot.sql("select distinct name from metrics where value is not null order by name")["name"].to_pylist()
+    """Return the names of the metrics and residuals that some trace has a value of."""
+    names: list[str] = snapshot.sql("select distinct name from measures order by name")["name"].to_pylist()
     return names
 
 

@@ -17,7 +17,7 @@ import zstandard
 
 from analysis.errors import UnknownNameError, WorkspaceError
 from analysis.model import Trace
-from analysis.workspace.filters import TAGS
+from analysis.workspace.filters import MEASURES, TAGS
 from analysis.workspace.heads import Head, Workspace
 from analysis.workspace.tables import MEMBERS, SCHEMAS, traces_from
 
@@ -111,5 +111,6 @@ class Snapshot:
             else:
                 columns = ", ".join(f'"{column.name}" {_SQL_TYPES[str(column.type)]}' for column in SCHEMAS[name])
                 statements.append(f'create table "{name}" ({columns})')
-        connection.execute("; ".join([*statements, f"create view current_tags as {TAGS}"]))
+        statements += [f"create view current_tags as {TAGS}", f"create view measures as {MEASURES}"]
+        connection.execute("; ".join(statements))
         return connection

@@ -135,7 +135,39 @@ SCHEMAS: dict[str, pa.Schema] = {
         dict.fromkeys(("trace_id", "name", "message", "event_ids", "agents"), pa.string())
         | {"recovered": pa.bool_(), "loss": pa.float64(), "loss_unit": pa.string()}
     ),
-    "keys_quality": pa.schema([("trace_id", pa.string()), ("key", pa.string())]),
+    "extracted_claims": pa.schema(
+        [("trace_id", pa.string()), *((c.name, c.arrow) for c in _RECORD_COLUMNS["claims"])]
+        + [("score", pa.float64()), ("text", pa.string()), ("replaces", pa.string())]
+    ),
+    "unlinked_claims": pa.schema(
+        dict.fromkeys(("trace_id", "event_id", "component", "text", "reason", "nearest"), pa.string())
+        | dict.fromkeys(("p", "low", "high", "score"), pa.float64())
+    ),
+    "couplings": pa.schema(dict.fromkeys(("trace_id", "relation_id", "formula", "rule"), pa.string())),
+    "cliques": pa.schema(
+        dict.fromkeys(("trace_id", "level", "kinds", "components", "propositions", "relations", "method"), pa.string())
+        | dict.fromkeys(("n_claims", "n_components", "n_worlds"), pa.int64())
+        | dict.fromkeys(("residual", "lower", "upper", "coupling_max"), pa.float64())
+    ),
+    "residuals": pa.schema(
+        {"trace_id": pa.string(), "level": pa.string(), "turn": pa.int64(), "is_last": pa.bool_()}
+        | dict.fromkeys(("residual", "lower", "upper", "delta", "residual_canonical", "residual_debiased"), pa.float64())
+        | dict.fromkeys(("residual_norm", "residual_max", "residual_composed", "coupling_bits", "spread"), pa.float64())
+        | dict.fromkeys(("n_claims", "n_cliques", "n_placeholders", "n_out_of_range"), pa.int64())
+        | {"unique": pa.bool_(), "interaction_only": pa.bool_()}
+        | dict.fromkeys(("method", "summary", "violated", "projection", "stakes", "minimal_repairs", "reasons"), pa.string())
+    ),
+    "attribution": pa.schema(
+        {"trace_id": pa.string(), "level": pa.string(), "turn": pa.int64(), "is_last": pa.bool_(), "component": pa.string()}
+        | dict.fromkeys(("energy", "delta", "residual_local", "shapley", "shapley_low", "shapley_high"), pa.float64())
+        | dict.fromkeys(("shapley_replace", "order_low", "order_high"), pa.float64())
+    ),
+    "violations": pa.schema(
+        {"trace_id": pa.string(), "level": pa.string(), "turn": pa.int64()}
+        | dict.fromkeys(("phase", "relation", "kind", "text"), pa.string())
+        | {"drop": pa.float64(), "is_violated": pa.bool_()}
+    ),
+    **{f"keys_{name}": pa.schema([("trace_id", pa.string()), ("key", pa.string())]) for name in ("quality", "claims", "residuals")},
 }
 
 

@@ -44,9 +44,9 @@ def workspace(tmp_path: Path) -> Workspace:
 def test_a_second_analysis_does_nothing_and_makes_no_version(workspace: Workspace, tmp_path: Path) -> None:
     import_paths(workspace, [write(tmp_path, "two", run("a"), run("b"))])
     before = workspace.head().data_version
-    assert analyse(workspace) == [StageReport("quality", 2, 0)]
+    assert analyse(workspace, only=["quality"]) == [StageReport("quality", 2, 0)]
     head = workspace.head()
-    assert analyse(workspace) == [StageReport("quality", 0, 2)]
+    assert analyse(workspace, only=["quality"]) == [StageReport("quality", 0, 2)]
     assert workspace.head() == head
     assert head.data_version == before
 
@@ -68,17 +68,17 @@ def test_stored_metrics_and_findings_are_those_of_the_functions(workspace: Works
 
 def test_only_the_new_trace_is_worked_on(workspace: Workspace, tmp_path: Path) -> None:
     import_paths(workspace, [write(tmp_path, "one", run("a", task="x"))])
-    analyse(workspace)
+    analyse(workspace, only=["quality"])
     import_paths(workspace, [write(tmp_path, "more", run("b", task="y"))])
-    assert analyse(workspace) == [StageReport("quality", 1, 1)]
+    assert analyse(workspace, only=["quality"]) == [StageReport("quality", 1, 1)]
     assert set(metrics_of(Snapshot(workspace), ["counterpoint:a", "counterpoint:b"])) == {"counterpoint:a", "counterpoint:b"}
 
 
 def test_a_new_baseline_changes_the_gains_of_its_task_and_of_no_other(workspace: Workspace, tmp_path: Path) -> None:
     import_paths(workspace, [write(tmp_path, "teams", run("a", task="x"), run("b", task="y"))])
-    analyse(workspace)
+    analyse(workspace, only=["quality"])
     import_paths(workspace, [write(tmp_path, "alone", run("c", agents=1, passed=False, task="x"))])
-    assert analyse(workspace) == [StageReport("quality", 2, 1)]
+    assert analyse(workspace, only=["quality"]) == [StageReport("quality", 2, 1)]
     gains = metrics_of(Snapshot(workspace), ["counterpoint:a", "counterpoint:b"])
     assert gains["counterpoint:a"]["gain_passed"]["value"] == 1.0
     assert gains["counterpoint:b"]["gain_passed"]["value"] is None
@@ -94,8 +94,8 @@ def test_an_analysis_that_stopped_half_way_goes_on(workspace: Workspace, tmp_pat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        analyse(workspace, progress=stop)
-    assert analyse(workspace) == [StageReport("quality", 5, 2)]
+        analyse(workspace, only=["quality"], progress=stop)
+    assert analyse(workspace, only=["quality"]) == [StageReport("quality", 5, 2)]
     assert workspace.head().n_rows("metrics") == 7 * len(METRICS)
 
 
@@ -116,5 +116,5 @@ def test_metrics_and_findings_can_be_filtered_by(workspace: Workspace) -> None:
 
 
 def test_an_unknown_stage_is_named(workspace: Workspace) -> None:
-    with pytest.raises(UnknownNameError, match=r"no stage is called so \(got qualty, expected quality\)"):
-        analyse(workspace, only="qualty")
+    with pytest.raises(UnknownNameError, match=r"no stage is called so \(got qualty, expected quality, claims, residuals"):
+        analyse(workspace, only=["quality", "qualty"])
