@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
+import msgspec
 import pandas as pd
 import streamlit as st
 
+from analysis.coherence.monitor import Monitored, Reading, monitor
 from analysis.evaluation.agreement import agreements
 from analysis.evaluation.comparison import Suggestion, cautions, comparable_runs, group_values, metric_differences, suggestions
-from analysis.model import Trace
+from analysis.model import Claim, Relation, Trace
 from analysis.orchestration.alignment import Alignment, align, differences
 from analysis.orchestration.groups import compare_groups
 from analysis.orchestration.quality import work_by_agent as quality_of_agents
 from analysis.orchestration.timing import Timing, timing
-from analysis.workspace import Snapshot, Workspace, listing, standing
+from analysis.pipeline.coherence import claims_and_relations
+from analysis.workspace import SCHEMAS, Snapshot, Workspace, listing, standing
 from dashboard import swimlane
 
 
@@ -165,7 +168,7 @@ def rows(version: Version, table: str, trace_id: str) -> pd.DataFrame:
     """Return one table's rows of one trace."""
     if table not in snapshot(version).head.tables:
         return pd.DataFrame()
-    order = " order by position" if table not in ("problems", "raw", "decisions") else ""
+    order = " order by position" if "position" in SCHEMAS[table].names else ""
     return frame(version, f"select * from {table} where trace_id = $id{order}", {"id": trace_id})
 
 
@@ -180,3 +183,43 @@ def annotator_agreements(version: Version) -> list[str]:
     """Return in words how far annotators of the same runs agree."""
     labels = frame(version, "select trace_id, annotator, agent_id, event_id, is_root_cause from labels")
     return [str(agreement) for agreement in agreements(labels)]
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def residual_rows(version: Version, filter: str = "") -> pd.DataFrame:
+    """Return the residual of each trace and level of claims that fits a filter."""
+    return standing.residual_rows(snapshot(version), filter).to_pandas()
+
+
+def n_rows(version: Version, table: str) -> int:
+    """Return how many rows a table has."""
+    return snapshot(version).head.n_rows(table)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def unlinked_claims(version: Version, filter: str = "") -> pd.DataFrame:
+    """Return what traces that fit a filter stated but could not be linked to a proposition."""
+    return standing.unlinked_rows(snapshot(version), filter).to_pandas()
+
+
+@st.cache_data(max_entries=4, show_spinner=False)
+def claim_coverage(version: Version) -> pd.DataFrame:
+    """Return for each format how many traces have claims and cliques."""
+    return standing.claim_coverage(snapshot(version)).to_pandas()
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def claims_in_use(version: Version, trace_id: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the claims and relations that the residuals of a trace are measured on."""
+    claims, relations = claims_and_relations(trace(version, trace_id), snapshot(version))
+    return (
+        pd.DataFrame([msgspec.structs.asdict(claim) for claim in claims], columns=list(Claim.__struct_fields__)),
+        pd.DataFrame([msgspec.structs.asdict(tie) for tie in relations], columns=list(Relation.__struct_fields__)),
+    )
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def monitored(version: Version, filter: str, level: str, order: str, mu0: float) -> Monitored:
+    """Return the evidence that a stream of traces is less coherent than tolerated; `order` as in `standing.stream_rows`."""
+    rows = standing.stream_rows(snapshot(version), filter, level=level, order=order).to_pylist()
+    return monitor([Reading(**row) for row in rows], mu0=mu0, alpha=0.05)

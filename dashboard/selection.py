@@ -27,10 +27,12 @@ PAGES: dict[str, PageInfo] = {
         ("traces", "Traces", "list"),
         ("trace", "Trace", "account_tree"),
         ("compare", "Compare", "compare_arrows"),
+        ("coherence", "Coherence", "join"),
     )
 }
 PARAMETERS = frozenset(
     {"trace", "event", "view", "axis", "filter", "order", "page", "job", "t0", "t1", "a", "b", "fa", "fb", "place", "rows"}
+    | {"level", "component", "turn", "cells", "value", "mu0", "family", "mode", "source"}
 )
 
 

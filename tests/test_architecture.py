@@ -32,7 +32,7 @@ DASHBOARD_RANKS = [
     {"network", "swimlane"},
     {"loading", "selection", "jobs"},
     {"tables", "notes", "keys", "reports"},
-    {"details", "comparing"},
+    {"details", "comparing", "coherence"},
     {"app_pages"},
     {"app"},
     {"asgi", "check"},

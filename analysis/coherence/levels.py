@@ -1,4 +1,8 @@
-"""The residuals of one trace: its claims by level, over the turns, and the attribution of what stands at the end."""
+"""The residuals of one trace: its claims by level, over the turns, and the attribution of what stands at the end.
+
+The level `team` holds all claims together, where relations tie those of one level to those of another: workers who are
+unsure of their parts, and a final answer that is sure of the whole. It hides when that says more than the levels do.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,14 @@ import msgspec
 import numpy as np
 
 from analysis.coherence.attribution import Attribution, attribute
-from analysis.coherence.relations import parse
+from analysis.coherence.cliques import Quote, tie
+from analysis.coherence.relations import Formula, parse
 from analysis.coherence.residual import Measured, Residual, residual_of
 from analysis.coherence.turns import TurnResidual, residuals_by_turn, states, usable
 from analysis.model import Claim, Relation
 
 LEVELS: tuple[str, ...] = get_args(get_type_hints(Claim)["level"])
+TEAM = "team"
 
 
 class LevelResidual(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,10 +54,7 @@ def residuals(claims: Sequence[Claim], relations: Sequence[Relation], rng: np.ra
     """
     formulas = [parse(relation.formula) for relation in relations]
     found = []
-    for level in LEVELS:
-        said = [claim for claim in claims if claim.level == level]
-        if not said:
-            continue
+    for level, said in by_level(claims, formulas).items():
         kept = usable(said)
         turns = states(kept.claims)
         last = Measured(turns[-1][1] if turns else [], formulas)
@@ -65,3 +68,14 @@ def residuals(claims: Sequence[Claim], relations: Sequence[Relation], rng: np.ra
         )
         found.append(row)
     return found
+
+
+def by_level(claims: Sequence[Claim], relations: Sequence[Formula]) -> dict[str, list[Claim]]:
+    """Return the claims of each level at which something was claimed, and all of them as `team` where levels are tied."""
+    found = {level: said for level in LEVELS if (said := [claim for claim in claims if claim.level == level])}
+    levels: dict[tuple[str, str], set[str]] = {}
+    for claim in usable(claims).claims:
+        levels.setdefault((claim.component, claim.proposition), set()).add(claim.level)
+    cliques = tie([Quote(component, proposition, 0.0) for component, proposition in levels], relations)
+    mixed = [set().union(*(levels[q.component, q.proposition] for q in clique.quotes)) for clique in cliques]
+    return found | ({TEAM: list(claims)} if any(len(of_clique) > 1 for of_clique in mixed) else {})

@@ -149,7 +149,7 @@ def residual_of(state: Measured) -> Residual:
         "coupling_bits": _bits(state, reasons),
         "projection": by_proposition(state, [p.near[0] for p in state.projections]),
         "stakes": _stakes(state, reasons),
-        "violated": _violated(state, reasons),
+        "violated": _noted("violated", violated(state), reasons),
         "energy": energy(state),
         "n_worlds": _n_worlds(state, reasons),
     }
@@ -273,17 +273,23 @@ def _stakes(state: Measured, reasons: dict[str, str]) -> dict[str, float | None]
     return by_proposition(state, [p.pulls[0] / state.upper for p in state.projections])
 
 
-def _violated(state: Measured, reasons: dict[str, str]) -> tuple[Violation, ...] | None:
-    """Return an inclusion-minimal set of relations with the same ε*, found by deletion in declared order."""
+def violated(state: Measured) -> tuple[Violation, ...] | str:
+    """Return an inclusion-minimal set of relations with the same ε*, found by deletion in declared order, or why there is none."""
     found: list[Violation] = []
     for clique, projection in state.incoherent:
         if len(clique.relations) > MAX_RELATIONS:
-            reasons["violated"] = f"more than {MAX_RELATIONS} relations in one clique"
-            return None
+            return f"more than {MAX_RELATIONS} relations in one clique"
         kept = minimal(clique.relations, _has_same_residual(clique, projection))
         found += [Violation(relation.text, f"{in_words(relation.content)} {_quoted(clique, relation)}") for relation in kept]
         found += _disagreements(clique)
     return tuple(found)
+
+
+def _noted(key: str, found: Value | str, reasons: dict[str, str]) -> Value | None:
+    if isinstance(found, str):
+        reasons[key] = found
+        return None
+    return found
 
 
 def _has_same_residual(clique: Clique, projection: Projections) -> Callable[[Sequence[Formula]], bool]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.coherence.cliques import Quote, tie
 from analysis.coherence.relations import Formula, Node
-from analysis.coherence.residual import MAX_RELATIONS, Measured, residual_of, rounded
+from analysis.coherence.residual import MAX_RELATIONS, Measured, rounded, violated
 
 PHASES = ("early", "middle", "late")
 SHARED = "shared"
@@ -48,8 +48,8 @@ def drops(state: Measured, *, kinds: Mapping[str, str], turn: int | None = None,
     """
     if not state.incoherent:
         return []
-    violated = residual_of(state).violated
-    worst = {violation.relation: violation.text for violation in violated or ()}
+    broken = violated(state)
+    worst = {} if isinstance(broken, str) else {violation.relation: violation.text for violation in broken}
     found = []
     for clique, projection in state.incoherent:
         square = float(projection.upper[0]) ** 2

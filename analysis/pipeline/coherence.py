@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from analysis.coherence.claims import Extracted, Trial, extract, over_trials
-from analysis.coherence.couplings import Coupling, relations_for
-from analysis.coherence.levels import LevelResidual, residuals
+from analysis.coherence.couplings import Coupling
+from analysis.coherence.levels import LevelResidual, by_level, residuals
 from analysis.coherence.product import coupling_max
 from analysis.coherence.relations import parse
 from analysis.coherence.report import summary
 from analysis.coherence.residual import Measured, rounded
 from analysis.coherence.turns import states, usable
-from analysis.coherence.verdicts import verdict_claims
+from analysis.coherence.verdicts import tied
 from analysis.coherence.violations import drops_by_phase
 from analysis.errors import CounterpointError
 from analysis.model import Claim, Relation, Trace
@@ -46,10 +46,13 @@ def claims_stage(couplings: Sequence[Coupling]) -> Stage:
 
 
 def _claims_of(trace: Trace, frequencies: Sequence[Extracted], couplings: Sequence[Coupling]) -> Rows:
-    verdicts = [Extracted(claim=claim, score=1.0, text="", replaces=None) for claim in verdict_claims(trace)]
     found = extract(trace)
-    extracted = [*verdicts, *found.claims, *frequencies]
-    ties = relations_for(trace, _together(trace.claims, extracted), couplings)
+    extracted = [*found.claims, *frequencies]
+    try:
+        facts, ties = tied(trace, _together(trace.claims, extracted), couplings)
+    except CounterpointError:  # a relation of the trace's own cannot be read; the stage `residuals` says so
+        facts, ties = (), ()
+    extracted += [Extracted(claim=claim, score=1.0, text="") for claim in facts]
     return {
         "extracted_claims": [_extracted_row(row) for row in extracted],
         "unlinked_claims": [msgspec.structs.asdict(row) for row in found.unlinked],
@@ -135,8 +138,9 @@ def _residuals_of(trace: Trace, context: Mapping[str, list[dict[str, Any]]] | No
         return rows
     kinds = {relation.formula: relation.rule for relation in relations if relation.rule is not None}
     formulas = [parse(relation.formula) for relation in relations]
+    said = by_level(claims, formulas)
     for level in found:
-        kept = usable([claim for claim in claims if claim.level == level.level]).claims
+        kept = usable(said[level.level]).claims
         turns = states(kept)
         last = Measured(turns[-1][1], formulas) if turns else None
         rows["residuals"] += _turn_rows(level)

@@ -6,9 +6,16 @@ counts as neither recovered nor failed.
 
 from __future__ import annotations
 
+from typing import get_args, get_type_hints
+
 import pyarrow as pa
 
+from analysis.model import Claim
+from analysis.workspace.filters import where
+from analysis.workspace.listing import metric_names
 from analysis.workspace.snapshot import Snapshot
+
+POSITIVE = 1e-6  # the residual above which claims count as incoherent, as in `coherence`
 
 
 def ranked_findings(snapshot: Snapshot, *, limit: int = 100) -> pa.Table:
@@ -91,5 +98,90 @@ def coverage(snapshot: Snapshot) -> pa.Table:
         select format, name, count(value) as n_with, count(*) as n_all, coalesce(any_value(without.reason), '') as reason
         from metrics join traces using (trace_id) left join without using (format, name)
         group by format, name order by format, name
+        """
+    )
+
+
+def residual_rows(snapshot: Snapshot, filter: str = "") -> pa.Table:
+    """Return the residual of each trace and level of claims that fits a filter, the largest on top.
+
+    Returns
+    -------
+    trace_id, level, the columns of `residuals` that are plain numbers, summary, format, task_text, condition, passed, and
+        n_tied: the cliques of at least two quotes. Where that is 0 nothing could have been violated, and ε* of 0 says nothing.
+    """
+    condition, parameters = where(filter, metrics=metric_names(snapshot))
+    return snapshot.sql(
+        f"""
+        with tied as (select trace_id, level, count(*) as n_tied from cliques group by trace_id, level)
+        select trace_id, level, residual, lower, upper, residual_norm, residual_canonical, residual_debiased, residual_composed,
+            coupling_bits, r.n_claims as n_quotes, n_placeholders, n_out_of_range, coalesce(n_tied, 0)::bigint as n_tied,
+            "unique", interaction_only, summary, format, task_text, condition, passed
+        from residuals as r join traces using (trace_id) left join tied using (trace_id, level)
+        where is_last and {condition} order by residual desc nulls last, trace_id, level
+        """,
+        parameters,
+    )
+
+
+def unlinked_rows(snapshot: Snapshot, filter: str = "") -> pa.Table:
+    """Return what was stated but not linked, of the traces that fit a filter: the columns of `unlinked_claims`, best score first."""
+    condition, parameters = where(filter, metrics=metric_names(snapshot))
+    chosen = f"select trace_id from traces where {condition}"
+    query = f"select * from unlinked_claims where trace_id in ({chosen}) order by score desc nulls last, trace_id, event_id"
+    return snapshot.sql(query, parameters)
+
+
+#: Orders in which traces can be watched; none of them looks at the residuals.
+STREAM_ORDERS = {"began": "by the time they began", "trial": "by condition and trial", "id": "by trace id"}
+
+
+def stream_rows(snapshot: Snapshot, filter: str = "", *, level: str, order: str) -> pa.Table:
+    """Return residual, n_quotes, n_samples (the least behind any quote of the trace) and residual_norm, in one of `STREAM_ORDERS`."""
+    condition, parameters = where(filter, metrics=metric_names(snapshot))
+    keys = {"began": "began nulls last, trace_id", "trial": "condition, trial, trace_id", "id": "trace_id"}[order]
+    return snapshot.sql(
+        f"""
+        with begun as (
+            select trace_id, min(coalesce(t_start_s, t_end_s)) as began from events group by trace_id
+        ), sampled as (
+            select trace_id, case when count(n_samples) = count(*) then min(n_samples) end as n_samples
+            from claims where level = $level and not is_placeholder group by trace_id
+        ), tied as (select distinct trace_id from cliques where level = $level)
+        select residual, r.n_claims as n_quotes, n_samples, residual_norm
+        from residuals as r semi join tied using (trace_id) join traces using (trace_id) left join begun using (trace_id)
+            left join sampled using (trace_id)
+        where is_last and r.level = $level and {condition} order by {keys}
+        """,
+        parameters | {"level": level},
+    )
+
+
+def claim_coverage(snapshot: Snapshot) -> pa.Table:
+    """Return for each format how many traces have claims, and how many at least one clique, by kind of claim.
+
+    Returns
+    -------
+    format, n_traces, n_with_claims, n_with_clique, n_incoherent, then n_<kind> for each kind: traces with a clique that holds
+        a claim of this kind
+    """
+    kinds = get_args(get_type_hints(Claim)["kind"])
+    counts = ", ".join(
+        f"count(distinct trace_id) filter (contains(kinds, '\"{kind}\"'))::bigint as n_{kind}" for kind in sorted(kinds)
+    )
+    return snapshot.sql(
+        f"""
+        with claiming as (
+            select trace_id from claims union select trace_id from extracted_claims
+        ), by_kind as (select format, {counts}, count(distinct trace_id)::bigint as n_with_clique,
+            count(distinct trace_id) filter (residual > {POSITIVE})::bigint as n_incoherent
+            from cliques join traces using (trace_id) group by format
+        ), totals as (
+            select format, count(*)::bigint as n_traces, count(claiming.trace_id)::bigint as n_with_claims
+            from traces left join claiming using (trace_id) group by format
+        )
+        select format, n_traces, n_with_claims, coalesce(n_with_clique, 0) as n_with_clique,
+            coalesce(n_incoherent, 0) as n_incoherent, by_kind.* exclude (format, n_with_clique, n_incoherent)
+        from totals left join by_kind using (format) order by format
         """
     )

@@ -223,7 +223,8 @@ def test_the_cells_of_a_turn_sum_to_the_square_and_deltas_telescope() -> None:
     assert sum(rows[2].spoken.values()) == pytest.approx(rows[2].delta, abs=1e-8)
 
 
-def test_levels_are_kept_apart() -> None:
+def test_levels_are_kept_apart_and_then_seen_together() -> None:
+    """At the level `team` a is quoted 0.9 and 0.5: off their mean 0.2 each, which is 0.2 off again, twice; so is b."""
     said = [
         claim(1, "x", "a", 0.9),
         claim(2, "y", "b", 0.9),
@@ -231,7 +232,13 @@ def test_levels_are_kept_apart() -> None:
         claim(4, "p", "b", 0.5, level="final"),
     ]
     found = residuals(said, [Relation(relation_id="r", formula="a ^ b")], np.random.default_rng(0))
-    assert [(row.level, round(row.final.residual, 6)) for row in found] == [("component", 0.565685), ("final", 0.0)]
+    rows = [(row.level, round(row.final.residual, 6)) for row in found]
+    assert rows == [("component", 0.565685), ("final", 0.0), ("team", round(np.sqrt(8 * 0.2**2), 6))]
+
+
+def test_levels_that_nothing_ties_have_no_team() -> None:
+    said = [claim(1, "x", "a", 0.9), claim(2, "p", "b", 0.5, level="final")]
+    assert [row.level for row in residuals(said, [], np.random.default_rng(0))] == ["component", "final"]
 
 
 def test_cliques_of_equal_shape_share_their_worlds_whatever_they_are_called() -> None:

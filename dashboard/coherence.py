@@ -1,0 +1,189 @@
+"""The drawings of the page Coherence: one trace by turn and component, and a stream of traces.
+
+Hides how a cell that was clicked, or a row that was chosen instead, becomes the component and turn of the address.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import loading, safe, selection, tables
+from dashboard.figures import coherence as figures
+from dashboard.loading import Version
+
+VALUES = {"residual": "ε*", "residual_norm": "normalised ε*", "residual_canonical": "canonical ε*", "residual_debiased": "debiased ε*"}
+CELLS = {
+    "energy": ("State", "Which component's quotes are off, after each turn?", "energy: a turn's cells sum to ε*² of its state"),
+    "delta": ("Change", "Who changed the residual, in which turn?", "Δε*² put on the components that spoke in the turn"),
+}
+CLAIMS = {
+    "turn": "Turn", "component": "Component", "proposition": "Proposition", "p": "p", "kind": "Kind", "basis": "Basis",
+    "rule": "Rule", "n_samples": "Samples", "is_placeholder": "Placeholder", "event_id": "Event", "claim_id": "Claim",
+}  # fmt: skip
+
+
+def draw_trace(version: Version, trace_id: str) -> None:
+    """Draw one trace: what its residual is, where it comes from, what it violates, what would repair it."""
+    rows = loading.rows(version, "residuals", trace_id)
+    ends = rows[rows["is_last"]].set_index("level") if len(rows) else rows
+    if ends.empty:
+        st.info("No claims: there is nothing to be coherent or not. `import --claims FILE` adds some.", icon=":material/info:")
+        return
+    level = selection.choose("level", "Level of claims", {name: name for name in ends.index})
+    end = ends.loc[level]
+    st.markdown(f"**{safe.markdown(str(end['summary']), 2000)}**")
+    _draw_numbers(end)
+    of_level = loading.rows(version, "attribution", trace_id)
+    of_level = of_level[of_level["level"] == level] if len(of_level) else of_level
+    if of_level.empty:
+        return
+    _draw_cells(version, trace_id, level, of_level)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        last = of_level[of_level["is_last"]]
+        st.plotly_chart(figures.shares(last), key="coherence.shares", config={"displayModeBar": False})
+        st.caption(safe.markdown(_in_words(end), 1000))
+    with right:
+        _draw_repair(version, trace_id, level, end)
+    _draw_violations(version, trace_id, level, end)
+
+
+def _draw_numbers(end: pd.Series) -> None:
+    reasons = json.loads(end["reasons"] or "{}")
+    with st.container(horizontal=True):
+        for name, label in VALUES.items():
+            value = end[name]
+            shown = "–" if pd.isna(value) else f"{value:.4f}"
+            st.metric(label, shown, border=True, help=safe.markdown(reasons.get(name.removeprefix("residual_"), ""), 300) or None)
+        for name, label in (("n_claims", "Quotes"), ("n_placeholders", "Placeholders left out"), ("coupling_bits", "Coupling (bits)")):
+            st.metric(label, "–" if pd.isna(end[name]) else f"{end[name]:,.3g}", border=True)
+
+
+def _draw_cells(version: Version, trace_id: str, level: str, attribution: pd.DataFrame) -> None:
+    """Draw the heat map, its rows as a table, and what stands behind the cell that is selected."""
+    value = selection.choose("cells", "What a cell shows", {name: words[0] for name, words in CELLS.items()})
+    if not attribution[value].notna().any():
+        st.info("One turn only: there is no change to show.", icon=":material/info:")
+        return
+    cells = figures.cells_of(attribution, value)
+    selected = (selection.get("component") or "", selection.get("turn") or "")
+    _, title, subtitle = CELLS[value]
+    drawn = figures.heat_map(cells, title=title, subtitle=subtitle, is_signed=value == "delta", selected=selected)
+    clicked = st.plotly_chart(drawn, key=f"coherence.cells.{value}.{level}", on_select="rerun", selection_mode="points")
+    picked = [point["customdata"] for point in clicked["selection"]["points"] if point.get("customdata")]
+    with st.expander("The same as a table; a row can be chosen with the keyboard"):
+        long = cells.stack().rename("value").rename_axis(["component", "turn"]).reset_index()
+        long = long[long["value"] != 0].reset_index(drop=True)
+        columns = {"component": "Component", "turn": "Turn", "value": "ε*²"}
+        rows = tables.show(long, key="cells", columns=columns, select="single-row", height=260)
+        picked += [[long["component"].iloc[n], long["turn"].iloc[n]] for n in rows]
+    _put("coherence.picked", (trace_id, level, value), tuple(map(str, picked[0])) if picked else None)
+    if selected[0] in set(cells.index):
+        _draw_cell(version, trace_id, level, selected)
+
+
+def _put(key: str, place: tuple[str, ...], picked: tuple[str, ...] | None) -> None:
+    """Take a pick over into the address once; afterwards the address may move on without it."""
+    if picked is None or st.session_state.get(key) == (place, picked):
+        return
+    st.session_state[key] = (place, picked)
+    selection.put(component=picked[0], turn=picked[1])
+    st.rerun()
+
+
+def _draw_cell(version: Version, trace_id: str, level: str, selected: tuple[str, str]) -> None:
+    claims, _ = loading.claims_in_use(version, trace_id)
+    component, turn = selected
+    mine = _of_level(claims, level)
+    mine = mine[mine["component"] == component]
+    first, _, last = turn.partition("–")
+    bound = int(last or first) if (last or first).isdigit() else None
+    standing = mine if bound is None else mine[mine["turn"].fillna(-1) <= bound]
+    st.markdown(f"##### {safe.markdown(component, 80)}: what it had claimed by turn {safe.markdown(turn)}")
+    rows = standing.sort_values(["turn", "claim_id"], ascending=[False, True]).reset_index(drop=True)
+    chosen = tables.show(rows, key="cell-claims", columns=CLAIMS, select="single-row", height=240)
+    if chosen and isinstance(event_id := rows["event_id"].iloc[chosen[0]], str):
+        selection.link("trace", f"Open the event {event_id}", trace=trace_id, event=event_id, view="events")
+
+
+def _of_level(claims: pd.DataFrame, level: str) -> pd.DataFrame:
+    """Return the claims of a level; the level `team` holds all."""
+    return claims if level == "team" else claims[claims["level"] == level]
+
+
+def _in_words(end: pd.Series) -> str:
+    """What attribution says and does not say."""
+    if not end["residual"] or end["residual"] <= figures.POSITIVE:
+        return "Coherent: there is nothing to attribute."
+    repairs = json.loads(end["minimal_repairs"] or "[]")
+    listed = "; ".join(" and ".join(repair["components"]) for repair in repairs[:4])
+    more = f"; {len(repairs) - 4} more" if len(repairs) > 4 else ""
+    alone = "Every component is coherent alone: the residual lies only between them. " if end["interaction_only"] is True else ""
+    if end["unique"] is True:
+        return f"{alone}The smallest repair is unique: {listed.partition(';')[0]} alone can restore coherence."
+    if repairs:
+        return f"{alone}Not unique: coherence can be restored by {listed}{more}. No component can be singled out from the quotes."
+    return f"{alone}Which components could restore coherence was not worked out for so many."
+
+
+def _draw_repair(version: Version, trace_id: str, level: str, end: pd.Series) -> None:
+    repaired: dict[str, Any] = {k: v for k, v in json.loads(end["projection"] or "{}").items() if v is not None}
+    claims, _ = loading.claims_in_use(version, trace_id)
+    quotes = _of_level(claims, level)
+    quotes = quotes[~quotes["is_placeholder"] & quotes["p"].between(0, 1)]
+    latest = quotes.sort_values("turn", na_position="first", kind="stable").groupby(["component", "proposition"])["p"].last()
+    quoted = {}
+    for (component, proposition), p in latest.items():
+        for name in (f"{component}:{proposition}", str(proposition)):
+            if name in repaired:
+                quoted[name] = float(p)
+                break
+    st.plotly_chart(figures.repair(quoted, repaired), key="coherence.repair", config={"displayModeBar": False})
+    st.caption("Quotes move as little as possible in sum of squares. What is coherent need not be true.")
+
+
+def _draw_violations(version: Version, trace_id: str, level: str, end: pd.Series) -> None:
+    st.markdown("##### Violated relations")
+    violated = json.loads(end["violated"] or "[]")
+    for violation in violated[:10]:
+        st.text(safe.visible(violation["text"]))
+    if not violated:
+        st.caption("None in the last state.")
+    drops = loading.rows(version, "violations", trace_id)
+    drops = drops[drops["level"] == level] if len(drops) else drops
+    if len(drops):
+        columns = {"phase": "Phase", "turn": "Turn", "kind": "Kind", "relation": "Relation", "drop": "ε*² without it falls by",
+                   "is_violated": "In the minimal violated set"}  # fmt: skip
+        st.caption("In the worst state of each phase of the run:")
+        tables.show(drops.reset_index(drop=True), key="violations", columns=columns, height=240)
+
+
+def draw_stream(version: Version, filter: str) -> None:
+    """Draw the evidence that a stream of traces is less coherent than tolerated."""
+    from analysis.workspace.standing import STREAM_ORDERS
+
+    levels = sorted(loading.residual_rows(version, filter)["level"].unique())
+    if not levels:
+        st.info("No trace here has a residual: there is nothing to watch.", icon=":material/info:")
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        level = selection.choose("level", "Level of claims", {name: name for name in levels})
+        order = selection.choose("order", "Order", STREAM_ORDERS)
+        tolerated = selection.write("mu0", "Tolerated mean of ε*² per quote", placeholder="0.01") or "0.01"
+    try:
+        mu0 = float(tolerated)
+    except ValueError:
+        st.error(safe.markdown(f"Not a number: {tolerated}"), icon=":material/error:")
+        return
+    found = loading.monitored(version, filter, level, order, mu0)
+    st.markdown(f"**{safe.markdown(found.text, 2000)}**")
+    series = {"betting": found.betting.log_e} | ({} if found.envelope is None else {"envelope": found.envelope.log_e})
+    null = f"null: the mean of ε*² per quote is at most {mu0:g}; one may look at any time"
+    st.plotly_chart(figures.evidence(series, threshold=-math.log(found.alpha), null=null), key="coherence.evidence")
+    for name, reason in found.reasons.items():
+        st.caption(safe.markdown(f"No {name}: {reason}.", 400))
