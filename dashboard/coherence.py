@@ -16,7 +16,9 @@ from dashboard import loading, safe, selection, tables
 from dashboard.figures import coherence as figures
 from dashboard.loading import Version
 
-VALUES = {"residual": "ε*", "residual_norm": "normalised ε*", "residual_canonical": "canonical ε*", "residual_debiased": "debiased ε*"}
+VALUES = {
+    "residual": "ε*", "residual_norm": "normalised ε*", "residual_canonical": "canonical ε*", "residual_debiased": "debiased ε*"
+}  # fmt: skip
 CELLS = {
     "energy": ("State", "Which component's quotes are off, after each turn?", "energy: a turn's cells sum to ε*² of its state"),
     "delta": ("Change", "Who changed the residual, in which turn?", "Δε*² put on the components that spoke in the turn"),
@@ -36,7 +38,7 @@ def draw_trace(version: Version, trace_id: str) -> None:
         return
     level = selection.choose("level", "Level of claims", {name: name for name in ends.index})
     end = ends.loc[level]
-    st.markdown(f"**{safe.markdown(str(end['summary']), 2000)}**")
+    st.markdown(f"**{safe.markdown(_headline(end), 1000)}**")
     _draw_numbers(end)
     of_level = loading.rows(version, "attribution", trace_id)
     of_level = of_level[of_level["level"] == level] if len(of_level) else of_level
@@ -47,10 +49,18 @@ def draw_trace(version: Version, trace_id: str) -> None:
     with left:
         last = of_level[of_level["is_last"]]
         st.plotly_chart(figures.shares(last), key="coherence.shares", config={"displayModeBar": False})
-        st.caption(safe.markdown(_in_words(end), 1000))
+        st.caption(safe.markdown(_in_words(end, last["component"].nunique()), 1000))
     with right:
         _draw_repair(version, trace_id, level, end)
     _draw_violations(version, trace_id, level, end)
+
+
+def _headline(end: pd.Series) -> str:
+    """The finding without the violated relations, which are listed further down."""
+    if pd.isna(end["residual"]) or end["residual"] <= figures.POSITIVE:
+        return str(end["summary"])
+    share = "" if pd.isna(end["residual_norm"]) else f", {end['residual_norm']:.0%} of the largest possible"
+    return f"Incoherent: the claims lie {end['residual']:.4g} from the nearest coherent ones{share}."
 
 
 def _draw_numbers(end: pd.Series) -> None:
@@ -59,9 +69,16 @@ def _draw_numbers(end: pd.Series) -> None:
         for name, label in VALUES.items():
             value = end[name]
             shown = "–" if pd.isna(value) else f"{value:.4f}"
-            st.metric(label, shown, border=True, help=safe.markdown(reasons.get(name.removeprefix("residual_"), ""), 300) or None)
-        for name, label in (("n_claims", "Quotes"), ("n_placeholders", "Placeholders left out"), ("coupling_bits", "Coupling (bits)")):
-            st.metric(label, "–" if pd.isna(end[name]) else f"{end[name]:,.3g}", border=True)
+            why = reasons.get(name.removeprefix("residual_"), "")
+            st.metric(label, shown, border=True, help=safe.markdown(why, 300) or None)
+    said = [f"{end['n_claims']:,.0f} quotes"]
+    for name, words in (
+        ("n_placeholders", "placeholders left out"),
+        ("n_out_of_range", "numbers that are no probabilities left out"),
+    ):
+        said += [f"{end[name]:,.0f} {words}"] if end[name] else []
+    said += [] if pd.isna(end["coupling_bits"]) else [f"components coupled by {end['coupling_bits']:.3g} bits"]
+    st.caption(safe.markdown(f"{' · '.join(said)} · {end['method']}", 400))
 
 
 def _draw_cells(version: Version, trace_id: str, level: str, attribution: pd.DataFrame) -> None:
@@ -116,19 +133,22 @@ def _of_level(claims: pd.DataFrame, level: str) -> pd.DataFrame:
     return claims if level == "team" else claims[claims["level"] == level]
 
 
-def _in_words(end: pd.Series) -> str:
+def _in_words(end: pd.Series, n_components: int) -> str:
     """What attribution says and does not say."""
-    if not end["residual"] or end["residual"] <= figures.POSITIVE:
+    if pd.isna(end["residual"]) or end["residual"] <= figures.POSITIVE:
         return "Coherent: there is nothing to attribute."
-    repairs = json.loads(end["minimal_repairs"] or "[]")
-    listed = "; ".join(" and ".join(repair["components"]) for repair in repairs[:4])
+    is_unique, is_between = (pd.notna(end[name]) and bool(end[name]) for name in ("unique", "interaction_only"))
+    repairs = [repair["components"] for repair in json.loads(end["minimal_repairs"] or "[]")]
+    alone = "Every component is coherent alone: the residual lies only between them. " if is_between else ""
+    if not repairs:
+        return f"{alone}Which components could restore coherence was not worked out for so many."
+    if is_unique and len(repairs[0]) == n_components > 1:
+        return f"{alone}Only all {n_components} components together can restore coherence: nobody can be singled out."
+    listed = "; ".join(" and ".join(names) for names in repairs[:4])
+    if is_unique:
+        return f"{alone}The smallest repair is unique: {' and '.join(repairs[0])} alone can restore coherence."
     more = f"; {len(repairs) - 4} more" if len(repairs) > 4 else ""
-    alone = "Every component is coherent alone: the residual lies only between them. " if end["interaction_only"] is True else ""
-    if end["unique"] is True:
-        return f"{alone}The smallest repair is unique: {listed.partition(';')[0]} alone can restore coherence."
-    if repairs:
-        return f"{alone}Not unique: coherence can be restored by {listed}{more}. No component can be singled out from the quotes."
-    return f"{alone}Which components could restore coherence was not worked out for so many."
+    return f"{alone}Not unique: coherence can be restored by {listed}{more}. No component can be singled out from the quotes."
 
 
 def _draw_repair(version: Version, trace_id: str, level: str, end: pd.Series) -> None:

@@ -92,6 +92,8 @@ def _blame(shares: Attribution) -> str:
         return alone
     first = shares.minimal_repairs[0]
     who = " and ".join(first.components)
+    if shares.unique and len(first.components) == len(shares.energy or ()) > 1:
+        return f"{alone} Only all {len(first.components)} components together can restore coherence."
     if shares.unique:
         return f"{alone} The smallest repair is unique: {who} alone can restore coherence."
     return f"{alone} The smallest repair is not unique, so no component can be singled out."

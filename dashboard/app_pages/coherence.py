@@ -9,8 +9,9 @@ from dashboard.figures.coherence import residual_spread
 
 LISTED = {
     "trace_id": "Trace", "level": "Level", "residual": "ε*", "residual_norm": "Normalised", "residual_canonical": "Canonical",
-    "residual_debiased": "Debiased", "n_quotes": "Quotes", "n_tied": "Cliques", "n_placeholders": "Placeholders", "format": "Format",
-    "condition": "Condition", "passed": "Passed", "unique": "Unique repair", "summary": "In words", "task_text": "Task",
+    "residual_debiased": "Debiased", "n_quotes": "Quotes", "n_tied": "Cliques", "n_placeholders": "Placeholders",
+    "format": "Format", "condition": "Condition", "passed": "Passed", "unique": "Unique repair", "summary": "In words",
+    "task_text": "Task",
 }  # fmt: skip
 UNLINKED = {
     "component": "Component", "text": "What was said", "p": "p", "low": "From", "high": "To", "reason": "Why it is not linked",

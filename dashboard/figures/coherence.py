@@ -145,7 +145,7 @@ def shares(attribution: pd.DataFrame) -> go.Figure:
     note = "shares of ε*²; where the rules disagree, blame is not unique"
     return figure.update_layout(
         title={"text": "Who does the residual come from?", "subtitle": {"text": note}},
-        xaxis={"title": "share of ε*²", "zeroline": True}, yaxis={"autorange": "reversed"},
+        xaxis={"title": "share of ε*²", "rangemode": "tozero"}, yaxis={"autorange": "reversed"},
         legend=_LEGEND, height=170 + 36 * max(len(names), 2), margin=_MARGIN,
     )  # fmt: skip
 

@@ -48,12 +48,11 @@ def adjusted_rand(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     (1.0, -0.5)
     """
     a, b = (np.unique(np.asarray(given), return_inverse=True)[1] for given in (first, second))
-    table = np.bincount(a * (b.max(initial=0) + 1) + b).astype(np.float64)
-    both, rows, columns = (float((n * (n - 1)).sum()) for n in (table, np.bincount(a), np.bincount(b)))
+    counts = (np.bincount(a * (b.max(initial=0) + 1) + b), np.bincount(a), np.bincount(b))
+    both, rows, columns = (int((n * (n - 1)).sum()) for n in counts)
     n_pairs = len(a) * (len(a) - 1)
-    expected = rows * columns / n_pairs if n_pairs else 0.0
-    most = (rows + columns) / 2
-    return 1.0 if most == expected else (both - expected) / (most - expected)
+    above, below = 2 * (both * n_pairs - rows * columns), (rows + columns) * n_pairs - 2 * rows * columns
+    return above / below if below else 1.0
 
 
 def stabilities(points: Matrix, ks: Sequence[int], rng: np.random.Generator, *, n_splits: int) -> dict[int, float]:
@@ -93,7 +92,8 @@ def jaccards(points: Matrix, centres: Matrix, rng: np.random.Generator, *, n_dra
         both = np.bincount(whole[rows] * k + again, minlength=k * k).reshape(k, k).astype(np.float64)
         either = both.sum(axis=1, keepdims=True) + both.sum(axis=0) - both
         best[draw] = np.divide(both, either, out=np.zeros_like(both), where=either > 0).max(axis=1)
-    return best.mean(axis=0)
+    means: npt.NDArray[np.float64] = best.mean(axis=0)
+    return means
 
 
 def dense_groups(points: Matrix, *, n_axes: int = 6) -> Labels:
@@ -108,7 +108,8 @@ def dense_groups(points: Matrix, *, n_axes: int = 6) -> Labels:
 
 
 def _label(points: Matrix, centres: Matrix) -> Labels:
-    return np.argmin((centres**2).sum(axis=1) - 2 * (points @ centres.T), axis=1)
+    labels: Labels = np.argmin((centres**2).sum(axis=1) - 2 * (points @ centres.T), axis=1)
+    return labels
 
 
 def _spread_out(points: Matrix, k: int, rng: np.random.Generator) -> Matrix:
