@@ -22,7 +22,7 @@ EVENT_COLUMNS = {
 }  # fmt: skip
 CLAIM_COLUMNS = {
     "component": "Component", "proposition": "Proposition", "p": "p", "kind": "Kind", "level": "Level", "turn": "Turn",
-    "n_samples": "Samples", "is_placeholder": "Placeholder", "event_id": "Event", "basis": "Basis",
+    "n_samples": "Samples", "is_placeholder": "Placeholder", "event_id": "Event", "basis": "Basis", "rule": "Rule",
 }  # fmt: skip
 _PREVIEW = 300
 
@@ -157,20 +157,38 @@ def draw_quality(version: Version, trace: Trace) -> None:
     tables.show(by_agent, key="by-agent", columns=columns)
 
 
-def draw_claims(trace: Trace) -> None:
-    """Draw who claimed what with which probability, the relations between, and what annotators say."""
+def draw_claims(version: Version, trace: Trace) -> None:
+    """Draw who claimed what with which probability, how coherent that is, and what annotators say."""
+    claims, relations = loading.claims_in_use(version, trace.trace_id)
+    _draw_residuals(version, trace)
     st.markdown("##### Claims")
-    if trace.claims:
-        rows = pd.DataFrame([{name: getattr(claim, name) for name in CLAIM_COLUMNS} for claim in trace.claims])
-        tables.show(rows, key="claims", columns=CLAIM_COLUMNS)
+    if len(claims):
+        chosen = tables.show(claims, key="claims", columns=CLAIM_COLUMNS, select="single-row")
+        if chosen and isinstance(event_id := claims["event_id"].iloc[chosen[0]], str):
+            selection.link("trace", f"Open the event {event_id}", trace=trace.trace_id, event=event_id, view="events")
     else:
-        st.caption("No claims: nobody stated a probability or a verdict that the reader could take over.")
+        st.caption("No claims: nobody stated a probability or a verdict that could be taken over.")
     st.markdown("##### Relations")
-    for relation in trace.relations:
+    for relation in relations.itertuples():
         st.code(safe.visible(relation.formula), language=None, wrap_lines=True)
         st.caption(safe.markdown(f"{relation.basis}{f', rule {relation.rule}' if relation.rule else ''}"))
-    if not trace.relations:
+    if relations.empty:
         st.caption("No relations: nothing ties the propositions together yet.")
+    _draw_labels(trace)
+
+
+def _draw_residuals(version: Version, trace: Trace) -> None:
+    """Draw ε* of each level in a sentence, and the way to where it comes from."""
+    rows = loading.rows(version, "residuals", trace.trace_id)
+    if rows.empty:
+        return
+    st.markdown("##### Coherence")
+    for end in rows[rows["is_last"]].itertuples():
+        st.text(safe.visible(f"{end.level}: {end.summary}"))
+    selection.link("coherence", "By component and turn", view="trace", trace=trace.trace_id)
+
+
+def _draw_labels(trace: Trace) -> None:
     st.markdown("##### Labels, by annotator")
     if not trace.labels:
         st.caption("Nobody has labelled this run.")

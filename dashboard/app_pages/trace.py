@@ -8,7 +8,7 @@ from analysis.errors import UnknownNameError
 from dashboard import details, loading, network, notes, safe, selection, swimlane, tables
 
 VIEWS = {
-    "lanes": "Lanes", "graph": "Graph", "events": "Events", "quality": "Findings and metrics", "claims": "Claims and labels",
+    "lanes": "Lanes", "graph": "Graph", "events": "Events", "quality": "Findings and metrics", "claims": "Claims and coherence",
     "record": "Record",
 }  # fmt: skip
 version = loading.version()
@@ -78,7 +78,7 @@ if view == "graph":
 elif view == "quality":
     details.draw_quality(version, trace)
 elif view == "claims":
-    details.draw_claims(trace)
+    details.draw_claims(version, trace)
 elif view == "record":
     details.draw_record(version, trace)
 elif not ids:

@@ -11,8 +11,8 @@ PER_PAGE = 100
 version = loading.version()
 COLUMNS = {
     "trace_id": "Trace", "format": "Format", "task_text": "Task", "passed": "Passed", "n_findings": "Findings",
-    "n_agents": "Agents", "n_events": "Events", "q_work": "q_work", "q_orchestration": "q_orchestration", "score": "Score",
-    "condition": "Condition", "n_errors": "Errors", "explicit_share": "Explicit share", "n_claims": "Claims",
+    "n_agents": "Agents", "n_events": "Events", "q_work": "q_work", "q_orchestration": "q_orchestration", "residual": "ε*",
+    "score": "Score", "condition": "Condition", "n_errors": "Errors", "explicit_share": "Explicit share", "n_claims": "Claims",
     "makespan_s": "Makespan (s)", "input_tokens": "Tokens in", "output_tokens": "Tokens out",
     "annotators": "Labelled by", "tags": "Tags",
 }  # fmt: skip
@@ -24,6 +24,7 @@ ORDERS = {
     "n_findings": "Most findings",
     "q_work": "Lowest q_work",
     "q_orchestration": "Lowest q_orchestration",
+    "residual": "Largest residual",
     "score": "Best score",
     "makespan_s": "Longest",
 }

@@ -135,7 +135,7 @@ def test_no_command_shows_the_help_and_the_version_is_the_packages(run: Run) -> 
     [
         (("--wrong",), "Error: No such option: --wrong"),
         (("lst",), "Error: No such command 'lst'. Did you mean 'list'?"),
-        (("import",), "Error: Missing argument 'paths'."),
+        (("import",), "Error: Invalid value: give files or folders with traces, or --claims FILE"),
         (("import", "--wrong", "x"), "Error: No such option: --wrong"),
         (("show",), "Error: Missing argument 'trace_id'."),
         (("list", "--limit", "0"), "Error: Invalid value for '--limit'"),
@@ -375,6 +375,35 @@ def test_doctor_says_what_holds_here(filled: Run, tmp_path: Path) -> None:
     (check,) = [check for check in absent.json if check["what"] == "workspace"]
     assert (absent.code, check["ok"], check["is_required"]) == (0, False, False)
     assert filled("doctor").out.splitlines()[0].split() == ["what", "state", "found", "what", "to", "do"]
+
+
+# --- claims, couplings, residuals
+
+
+def test_claims_of_a_file_come_in_and_their_residual_is_worked_out(filled: Run, tmp_path: Path) -> None:
+    claims, ties = tmp_path / "claims.csv", tmp_path / "ties.toml"
+    claims.write_text("trace_id,component,proposition,p\nrun-1,worker,nok,0.9\nrun-9,worker,nok,0.9\n")
+    ties.write_text('[[coupling]]\nname = "never-both"\nwhy = "w"\nrelations = ["exactly_one(ok, nok)"]\n')
+    ran = filled("import", "--claims", claims, "--json")
+    assert (ran.code, ran.json["updated"], ran.json["files"][0]["counts"]) == (1, 1, {"no-trace": 1})
+    ran = filled("analyze", "--only", "claims,residuals", "--couplings", ties, "--json")
+    assert ran.json["stages"] == [{"stage": name, "n_done": 3, "n_kept": 0} for name in ("claims", "residuals")]
+    assert [row["trace_id"] for row in filled("list", "-f", "residual>0.28", "--json").json] == ["counterpoint:run-1"]
+    assert [row["n_done"] for row in filled("analyze", "--only", "residuals", "--no-default-couplings", "--json").json["stages"]] == [0]
+
+
+def test_import_without_anything_to_import_is_wrong_use(run: Run) -> None:
+    ran = run("import")
+    assert ran.code == 2
+    assert "give files or folders with traces, or --claims FILE" in ran.err
+
+
+def test_a_coupling_file_that_cannot_be_read_is_one_line(filled: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text('[[coupling]]\nname = "x"\nwhy = "w"\nrelations = ["a &"]\n')
+    ran = filled("analyze", "--couplings", bad)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "bad.toml" in ran.err
 
 
 # --- what a terminal sees

@@ -119,3 +119,29 @@ def test_a_person_gets_a_sentence_and_tables() -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith("Incoherent: the claims lie 0.1414 from the nearest coherent ones")
     assert "shapley_replace" in result.stdout
+
+
+def test_conditional_quotes_are_called_off_bets_and_ratios_on_request() -> None:
+    """Oracle O-32: P(a) = 0.5, P(b if a) = 0.6, P(a & b) = 0.4. The ratio form is never nearer than the called-off one."""
+    quotes = {"a": 0.5, "given(b, a)": 0.6, "ab": 0.4}
+    said = [{"component": "x", "proposition": name, "p": p} for name, p in quotes.items()]
+    item = json.dumps({"claims": said, "relations": ["iff(ab, a & b)"]})
+    plain, ratio = (json.loads(run(item, "--json", *options).stdout) for options in ((), ("--ratio",)))
+    assert (plain["conditionals"], plain["residual_ratio"]) == ("called-off", None)
+    assert plain["reasons"]["residual_ratio"] == "not asked for"
+    assert ratio["residual_ratio"]["upper"] == pytest.approx(0.077885, abs=1e-6)
+    assert 0 < ratio["residual"] <= ratio["residual_ratio"]["upper"]
+
+
+def test_samples_say_how_surely_a_component_is_the_worst() -> None:
+    said = [("a", [0.9, 0.9, 0.8]), ("b", [0.3, 0.3, 0.4])]
+    claims = [{"component": name, "proposition": name, "p": sum(s) / 3, "samples": s} for name, s in said]
+    found = json.loads(run(json.dumps({"claims": claims, "relations": ["exactly_one(a, b)"]}), "--json").stdout)
+    assert sum(found["bootstrap_top"].values()) == pytest.approx(1)
+
+
+def test_a_bad_line_is_named_by_its_number_and_an_empty_list_is_refused() -> None:
+    found = json.loads(run(f'{json.dumps(GOOD)}\n\n{{"claims": [}}', "--json").stdout)
+    assert found[1]["error"].startswith("line 3: not valid JSON")
+    result = run("[]")
+    assert "the list is empty" in str(result.exception)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from analysis.coherence.modes import partition
 from analysis.coherence.modes.naming import TopCell, distinct, in_words, name_of
-from analysis.coherence.modes.partition import k_means, nearest, shuffled
+from analysis.coherence.modes.partition import k_means, nearest, settled, shuffled
 from analysis.coherence.modes.profiles import Profiles, Source
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _NEAR_BEST: Final = 0.1  # ks within this of the most stable one are as good; wh
 _MAX_K: Final = 12
 _MIN_SIZE: Final = (5, 0.02)  # traces, and share of all: what is rarer is an odd trace, no mode
 _MAX_TRIED: Final = 5_000  # rows for stability, null and bootstrap, which group dozens of times
-_N_SPLITS, _N_NULLS, _N_DRAWS = 8, 3, 20
+_N_SPLITS, _N_NULLS, _N_DRAWS, _N_STARTS = 8, 3, 20, 8
 _N_EXEMPLARS, _N_TOP = 5, 8
 
 Floats = npt.NDArray[np.floating]
@@ -70,7 +70,7 @@ class Modes:
 
     profiles : what was grouped, sorted by trace
     members : trace_id, mode_id, distance (Hellinger, to the centre); every trace, sorted; empty after a refusal
-    stability : split-half, at the number of modes;  null_stability : the same where cells are shuffled
+    stability : split-half, at the number of modes; None for a single mode;  null_stability : the same where cells are shuffled
     spread_left : spread within the modes / that within as many groups of shuffled profiles
     by_k : stability for each number of groups that was tried
     agreement : adjusted Rand index with the second view (HDBSCAN after PCA), over the traces it puts into its `n_dense` groups
@@ -101,6 +101,7 @@ class _Choice(NamedTuple):
     null_stability: float | None
     spread_left: float | None
     by_k: tuple[tuple[int, float], ...]
+    centres: Floats
 
 
 def find_modes(profiles: Profiles, *, rng: np.random.Generator, max_sample: int = 20_000) -> Modes:
@@ -132,7 +133,7 @@ def find_modes(profiles: Profiles, *, rng: np.random.Generator, max_sample: int 
     if not choice.k:
         return _refused(given, _why(choice), choice, len(sample))
     points = np.sqrt(given.matrix)
-    centres = k_means(points[sample], choice.k, rng, n_starts=10)
+    centres = settled(points[sample], choice.centres)
     centres = centres[np.unique(nearest(points, centres)[0])]
     stable = partition.jaccards(points[tried], centres, rng, n_draws=_N_DRAWS)
     dense = partition.dense_groups(points[sample]) if choice.k > 1 else np.zeros(len(sample), np.intp)
@@ -198,11 +199,11 @@ def _choose(profiles: Floats, rng: np.random.Generator) -> _Choice:
     points = np.sqrt(profiles)
     n_distinct = len(np.unique(points, axis=0))
     if n_distinct == 1:
-        return _Choice(1, 1.0, None, None, ())
+        return _Choice(1, None, None, None, (), points[:1])
     n_least = max(_MIN_SIZE[0], _MIN_SIZE[1] * len(points))
     ks = range(2, min(_MAX_K, n_distinct, len(points) // 10) + 1)
     stable = partition.stabilities(points, ks, rng, n_splits=_N_SPLITS)
-    fits = {k: k_means(points, k, rng) for k in ks}
+    fits = {k: k_means(points, k, rng, n_starts=_N_STARTS) for k in ks}
     nulls = [np.sqrt(shuffled(profiles, rng)) for _ in range(_N_NULLS)]
     null = partition.stabilities(nulls[0], ks, rng, n_splits=_N_SPLITS // 2)
     left = {
@@ -214,10 +215,12 @@ def _choose(profiles: Floats, rng: np.random.Generator) -> _Choice:
     if standing:
         best = max(stable[k] for k in standing)
         k = min([k for k in standing if stable[k] >= best - _NEAR_BEST], key=lambda k: left[k])
-        return _Choice(k, round(stable[k], 4), round(null[k], 4), round(left[k], 4), by_k)
+        return _Choice(k, round(stable[k], 4), round(null[k], 4), round(left[k], 4), by_k, fits[k])
     k = max(ks, key=lambda k: stable[k])
-    affinity = float(np.linalg.norm(points.mean(axis=0, dtype=np.float64)))
-    return _Choice(int(affinity >= _ALIKE), round(stable[k], 4), round(null[k], 4), round(left[k], 4), by_k)
+    common = points.mean(axis=0, keepdims=True)
+    if float(np.linalg.norm(common)) >= _ALIKE:
+        return _Choice(1, None, None, None, by_k, common)
+    return _Choice(0, round(stable[k], 4), round(null[k], 4), round(left[k], 4), by_k, common)
 
 
 def _spread(points: Floats, centres: Floats) -> float:
@@ -237,6 +240,9 @@ def _why(choice: _Choice) -> str:
             f"No modes: groups found in one half of the traces do not come back in the other (stability {choice.stability:.2f} "
             f"at best, with {k} groups; at least {MIN_STABILITY} is needed; with shuffled cells {choice.null_stability:.2f})."
         )
+    if choice.spread_left is not None and choice.spread_left <= _MOST_LEFT:
+        n, share = _MIN_SIZE
+        return f"No modes: groups come back, but the smallest holds fewer than {n} profiles or {share:.0%} of them: odd traces."
     return (
         f"No modes: groups come back (stability {choice.stability:.2f}, {k} groups; with shuffled cells "
         f"{choice.null_stability:.2f}), but hardly hold together better than with shuffled cells ({choice.spread_left:.2f} of "
@@ -249,10 +255,8 @@ def _refused(profiles: Profiles, sentence: str, choice: _Choice | None = None, n
 
     columns = {"trace_id": str, "mode_id": str, "distance": float}
     members = pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.items()})
-    found = choice or _Choice(0, None, None, None, ())
-    return Modes(
-        profiles, (), members, sentence, found.stability, found.null_stability, found.spread_left, found.by_k, n_sampled=n_sampled
-    )
+    facts = {name: getattr(choice, name) for name in ("stability", "null_stability", "spread_left", "by_k")} if choice else {}
+    return Modes(profiles, (), members, sentence, n_sampled=n_sampled, **facts)
 
 
 def _identity(source: Source, ranked: Sequence[TopCell]) -> str:

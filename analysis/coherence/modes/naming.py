@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from analysis.coherence.modes.categories import OTHER
 from analysis.coherence.modes.profiles import BORDER, Source
 from analysis.estimation import wilson
 
@@ -135,10 +136,11 @@ def _orchestration_name(cells: Sequence[TopCell]) -> str:
 
 def _phrase(cell: str) -> str:
     block, _, what = cell.partition(BORDER)
+    whom = "other components" if what == OTHER else f"the {what}"
     said = {
         "stop": f"stopped: {what}",
-        "errors": f"errors of the {what}",
-        "critical path": f"time spent in the {what}",
+        "errors": f"errors of {whom}",
+        "critical path": f"time spent in {whom}",
         "deficit": f"low {what}",
     }
     return said.get(block, what)

@@ -27,8 +27,21 @@ def k_means(points: Matrix, k: int, rng: np.random.Generator, *, n_starts: int =
     points : shape (n, d), with n >= k
     rng : chooses the first centres, far apart (k-means++, Arthur & Vassilvitskii 2007); used through `random()` alone
     """
-    found = [_settled(points, _spread_out(points, k, rng)) for _ in range(n_starts)]
-    return min(found, key=lambda run: run[0])[1]
+    found = [settled(points, _spread_out(points, k, rng)) for _ in range(n_starts)]
+    return min(found, key=lambda centres: _left(points, centres))
+
+
+def settled(points: Matrix, centres: Matrix) -> Matrix:
+    """Return the centres after they moved to the means of their points until they rest."""
+    for _ in range(_MAX_ROUNDS):
+        mine = np.zeros((len(points), len(centres)), dtype=points.dtype)
+        mine[np.arange(len(points)), _label(points, centres)] = 1
+        counts = mine.sum(axis=0)[:, None]
+        moved = np.where(counts > 0, (mine.T @ points) / np.maximum(counts, 1), centres)
+        shift, centres = float(np.abs(moved - centres).max()), moved
+        if shift < _SHIFT:
+            break
+    return centres
 
 
 def nearest(points: Matrix, centres: Matrix) -> tuple[Labels, npt.NDArray[np.float64]]:
@@ -122,15 +135,6 @@ def _spread_out(points: Matrix, k: int, rng: np.random.Generator) -> Matrix:
     return points[chosen].copy()
 
 
-def _settled(points: Matrix, centres: Matrix) -> tuple[float, Matrix]:
-    """Move the centres to the means of their points until they rest; return the sum of squares, less a constant, and them."""
-    for _ in range(_MAX_ROUNDS):
-        mine = np.zeros((len(points), len(centres)), dtype=points.dtype)
-        mine[np.arange(len(points)), _label(points, centres)] = 1
-        counts = mine.sum(axis=0)[:, None]
-        moved = np.where(counts > 0, (mine.T @ points) / np.maximum(counts, 1), centres)
-        shift, centres = float(np.abs(moved - centres).max()), moved
-        if shift < _SHIFT:
-            break
-    near = ((centres**2).sum(axis=1) - 2 * (points @ centres.T)).min(axis=1)
-    return float(near.sum(dtype=np.float64)), centres
+def _left(points: Matrix, centres: Matrix) -> float:
+    """Return the sum of squared distances to the nearest centres, less a constant of the points."""
+    return float(((centres**2).sum(axis=1) - 2 * (points @ centres.T)).min(axis=1).sum(dtype=np.float64))

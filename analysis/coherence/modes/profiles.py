@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 Source = Literal["residual", "orchestration"]
 BORDER: Final = " | "  # between the parts of a cell's name
-LOW_Q: Final = 0.5  # a run whose q_work or q_orchestration lies below is profiled as a failed one is
+#: A run with a Q below this is profiled as a failed one is. A team at work one after the other has a low q_orchestration by
+#: itself (1 / agents), so its bound is lower.
+LOW_Q: Final = {"q_work": 0.5, "q_orchestration": 0.25}
 QUALITIES: Final = ("q_work", "q_parallel_useful", "q_split", "q_aggregate", "q_orchestration")
 NOBODY: Final = "not attributed"
 _STATE = ["trace_id", "level", "turn_phase"]
@@ -135,7 +137,7 @@ def orchestration_profiles(
 
     Returns
     -------
-    The traces that did not pass, or whose q_work or q_orchestration lies below `LOW_Q`, sorted by id.
+    The traces that did not pass, or that have a Q below `LOW_Q`, sorted by id.
     """
     import pandas as pd
 
@@ -145,7 +147,7 @@ def orchestration_profiles(
     _need(metrics, "metrics", ("trace_id", "name", "value"))
     _need(labels, "labels", ("trace_id", "category", "is_root_cause"))
     known = metrics[metrics["name"].isin(QUALITIES) & metrics["value"].notna()]
-    low = known[known["name"].isin(("q_work", "q_orchestration")) & (known["value"] < LOW_Q)]["trace_id"]
+    low = known[known["value"] < known["name"].map(LOW_Q)]["trace_id"]
     failed = endings[endings["passed"].eq(False).fillna(False) | endings["trace_id"].isin(low)]
     blocks = {
         "anti-pattern": _patterns(findings, failed["trace_id"]),
