@@ -25,6 +25,7 @@ CLAIM_COLUMNS = {
     "n_samples": "Samples", "is_placeholder": "Placeholder", "event_id": "Event", "basis": "Basis", "rule": "Rule",
 }  # fmt: skip
 _PREVIEW = 300
+_SUSPECTS = 3
 
 
 def draw_header(version: Version, trace: Trace) -> None:
@@ -119,6 +120,7 @@ def draw_quality(version: Version, trace: Trace) -> None:
         st.info("This trace is not analysed yet; the overview has the button that does it.", icon=":material/pending:")
         selection.link("overview", "Overview")
         return
+    _draw_suspects(version, trace)
     st.markdown("##### Findings")
     if not findings:
         st.caption("None of the anti-patterns was found in this run.")
@@ -155,6 +157,28 @@ def draw_quality(version: Version, trace: Trace) -> None:
         "reason": "Why not",
     }
     tables.show(by_agent, key="by-agent", columns=columns)
+
+
+def _draw_suspects(version: Version, trace: Trace) -> None:
+    """Draw who and when: the events that speak most for having made the run fail, and why."""
+    found = loading.suspects(version, trace.trace_id)
+    if not found:
+        return
+    st.markdown("##### Who and when")
+    st.caption(
+        "A ranking by named clues, without any model. The share is that of the suspicion if one event is to blame; it is no "
+        "probability of fault."
+    )
+    for suspect in found[:_SUSPECTS]:
+        with st.container(border=True):
+            with st.container(horizontal=True, vertical_alignment="center"):
+                text = f"{suspect['rank']}. {suspect['component']} at {suspect['event_id']}"
+                key = f"trace.suspect.{suspect['event_id']}"
+                if st.button(safe.markdown(text, 120), key=key, icon=":material/person_search:"):
+                    selection.put(event=suspect["event_id"], view="lanes")
+                    st.rerun()
+                st.caption(f"{suspect['score']:.0%} of the suspicion")
+            st.text(safe.visible("\n".join(suspect["reasons"][:4]) or "Nothing but its place speaks for it."))
 
 
 def draw_claims(version: Version, trace: Trace) -> None:

@@ -75,6 +75,11 @@ def quality(version: Version, trace_id: str) -> tuple[dict[str, dict[str, Any]],
     return listing.metrics_of(opened, [trace_id])[trace_id], listing.findings_of(opened, trace_id)
 
 
+def suspects(version: Version, trace_id: str) -> list[dict[str, Any]]:
+    """Return who and when, for a failed trace; none before analysis."""
+    return listing.suspects_of(snapshot(version), trace_id)
+
+
 @st.cache_data(max_entries=16, show_spinner=False)
 def work_by_agent(version: Version, trace_id: str) -> pd.DataFrame:
     """Return the q_work of each agent of a trace, with what it rests on."""

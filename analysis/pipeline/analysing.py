@@ -60,7 +60,10 @@ def analyse(
     if unknown := [name for name in only or () if name not in stages]:
         raise UnknownNameError("stage", "no stage is called so", got=unknown[0], expected=", ".join(stages))
     chosen = [stage for name, stage in stages.items() if only is None or name in only]
-    return [_run(workspace, stage, progress) if isinstance(stage, Stage) else _run_corpus(workspace, stage, progress) for stage in chosen]
+    return [
+        _run(workspace, stage, progress) if isinstance(stage, Stage) else _run_corpus(workspace, stage, progress)
+        for stage in chosen
+    ]
 
 
 def _couplings(workspace: Workspace, given: Sequence[Coupling] | None) -> Sequence[Coupling]:
@@ -81,8 +84,9 @@ def _stages(couplings: Sequence[Coupling]) -> dict[str, Stage | CorpusStage]:
     # The stages import pandas or compiled code; `counterpoint --help` must not.
     from analysis.pipeline.coherence import RESIDUALS, claims_stage
     from analysis.pipeline.quality import QUALITY
+    from analysis.pipeline.suspecting import SUSPECTS
 
-    return {stage.name: stage for stage in (QUALITY, claims_stage(couplings), RESIDUALS)}
+    return {stage.name: stage for stage in (QUALITY, claims_stage(couplings), RESIDUALS, SUSPECTS)}
 
 
 def _run_corpus(workspace: Workspace, stage: CorpusStage, progress: Progress) -> StageReport:

@@ -32,6 +32,7 @@ from analysis.workspace import Snapshot
 CLAIMS_VERSION = "1"
 RESIDUALS_VERSION = "1"
 _JSON_CLAIM_FIELDS = ("span",)
+Found = dict[str, list[dict[str, Any]]]  # claims and ties, as rows of their tables
 
 
 def claims_stage(couplings: Sequence[Coupling]) -> Stage:
@@ -107,17 +108,19 @@ def claims_and_relations(trace: Trace, snapshot: Snapshot) -> tuple[list[Claim],
     """Return what the residuals of a trace are measured on: its own claims and relations, and those the stage found."""
     extracted = snapshot.rows("extracted_claims", [trace.trace_id]).to_pylist()
     ties = snapshot.rows("couplings", [trace.trace_id]).to_pylist()
-    return _joined(trace, {"claims": extracted, "ties": ties})
+    return joined(trace, {"claims": extracted, "ties": ties})
 
 
-def _joined(trace: Trace, found: Mapping[str, list[dict[str, Any]]]) -> tuple[list[Claim], list[Relation]]:
+def joined(trace: Trace, found: Found | None) -> tuple[list[Claim], list[Relation]]:
+    """Return all claims and relations of a trace: its own, and those the stage `claims` found."""
+    found = found or {"claims": [], "ties": []}
     ties = [Relation(relation_id=t["relation_id"], formula=t["formula"], basis="derived", rule=t["rule"]) for t in found["ties"]]
     return _together(trace.claims, _stored_claims(found["claims"])), [*trace.relations, *ties]
 
 
-def _found(snapshot: Snapshot) -> Mapping[str, Any]:
-    """What the stage `claims` found of each trace, without the trace id."""
-    context: dict[str, dict[str, list[dict[str, Any]]]] = {}
+def found_claims(snapshot: Snapshot) -> Mapping[str, Found]:
+    """Return what the stage `claims` found of each trace, without the trace id."""
+    context: dict[str, Found] = {}
     for key, table in (("claims", "extracted_claims"), ("ties", "couplings")):
         order = "claim_id" if key == "claims" else "relation_id"
         for row in snapshot.sql(f"select * from {table} order by trace_id, {order}").to_pylist():
@@ -125,8 +128,8 @@ def _found(snapshot: Snapshot) -> Mapping[str, Any]:
     return context
 
 
-def _residuals_of(trace: Trace, context: Mapping[str, list[dict[str, Any]]] | None) -> Rows:
-    claims, relations = _joined(trace, context or {"claims": [], "ties": []})
+def _residuals_of(trace: Trace, context: Found | None) -> Rows:
+    claims, relations = joined(trace, context)
     rows: Rows = {name: [] for name in RESIDUALS.tables}
     if not claims:
         return rows
@@ -221,4 +224,6 @@ def _json(value: Any) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
 
 
-RESIDUALS = Stage("residuals", RESIDUALS_VERSION, ("residuals", "attribution", "cliques", "violations"), _found, _residuals_of)
+RESIDUALS = Stage(
+    "residuals", RESIDUALS_VERSION, ("residuals", "attribution", "cliques", "violations"), found_claims, _residuals_of
+)

@@ -123,3 +123,10 @@ def findings_of(snapshot: Snapshot, trace_id: str) -> list[dict[str, Any]]:
     rows = snapshot.rows("findings", [trace_id]).to_pylist()
     lists = ("event_ids", "agents")
     return [{k: msgspec.json.decode(v) if k in lists else v for k, v in row.items() if k != "trace_id"} for row in rows]
+
+
+def suspects_of(snapshot: Snapshot, trace_id: str) -> list[dict[str, Any]]:
+    """Return the suspects of one failed trace, most suspicious first, their reasons as a list."""
+    rows = snapshot.rows("suspects", [trace_id]).sort_by("rank").to_pylist()
+    decoded = ("reasons", "signals")
+    return [{k: msgspec.json.decode(v) if k in decoded else v for k, v in row.items() if k != "trace_id"} for row in rows]

@@ -125,7 +125,7 @@ def residual_rows(snapshot: Snapshot, filter: str = "") -> pa.Table:
 
 
 def unlinked_rows(snapshot: Snapshot, filter: str = "") -> pa.Table:
-    """Return what was stated but not linked, of the traces that fit a filter: the columns of `unlinked_claims`, best score first."""
+    """Return the rows of `unlinked_claims` of the traces that fit a filter, best score first."""
     condition, parameters = where(filter, metrics=metric_names(snapshot))
     chosen = f"select trace_id from traces where {condition}"
     query = f"select * from unlinked_claims where trace_id in ({chosen}) order by score desc nulls last, trace_id, event_id"
@@ -137,7 +137,12 @@ STREAM_ORDERS = {"began": "by the time they began", "trial": "by condition and t
 
 
 def stream_rows(snapshot: Snapshot, filter: str = "", *, level: str, order: str) -> pa.Table:
-    """Return residual, n_quotes, n_samples (the least behind any quote of the trace) and residual_norm, in one of `STREAM_ORDERS`."""
+    """Return the residuals of one level as a stream in one of `STREAM_ORDERS`.
+
+    Returns
+    -------
+    residual, n_quotes, n_samples (the least behind any quote of the trace), residual_norm
+    """
     condition, parameters = where(filter, metrics=metric_names(snapshot))
     keys = {"began": "began nulls last, trace_id", "trial": "condition, trial, trace_id", "id": "trace_id"}[order]
     return snapshot.sql(

@@ -110,6 +110,9 @@ def _keyed(columns: Iterable[Column], *first: tuple[str, pa.DataType]) -> pa.Sch
     return pa.schema([("trace_id", pa.string()), *first, *((c.name, c.arrow) for c in columns if c.name != "trace_id")])
 
 
+#: The stages that work trace by trace; each has a table `keys_<stage>`.
+STAGES = ("quality", "claims", "residuals", "suspects")
+
 #: Every input table and its columns.
 SCHEMAS: dict[str, pa.Schema] = {
     "traces": _keyed(_TRACE_COLUMNS, *SUMMARY.items()),
@@ -136,8 +139,8 @@ SCHEMAS: dict[str, pa.Schema] = {
         | {"recovered": pa.bool_(), "loss": pa.float64(), "loss_unit": pa.string()}
     ),
     "extracted_claims": pa.schema(
-        [("trace_id", pa.string()), *((c.name, c.arrow) for c in _RECORD_COLUMNS["claims"])]
-        + [("score", pa.float64()), ("text", pa.string()), ("replaces", pa.string())]
+        {"trace_id": pa.string(), **{c.name: c.arrow for c in _RECORD_COLUMNS["claims"]}}
+        | {"score": pa.float64(), "text": pa.string(), "replaces": pa.string()}
     ),
     "unlinked_claims": pa.schema(
         dict.fromkeys(("trace_id", "event_id", "component", "text", "reason", "nearest"), pa.string())
@@ -167,7 +170,11 @@ SCHEMAS: dict[str, pa.Schema] = {
         | dict.fromkeys(("phase", "relation", "kind", "text"), pa.string())
         | {"drop": pa.float64(), "is_violated": pa.bool_()}
     ),
-    **{f"keys_{name}": pa.schema([("trace_id", pa.string()), ("key", pa.string())]) for name in ("quality", "claims", "residuals")},
+    "suspects": pa.schema(
+        {"trace_id": pa.string(), "rank": pa.int64(), "score": pa.float64()}
+        | dict.fromkeys(("agent_id", "component", "event_id", "reasons", "signals"), pa.string())
+    ),
+    **{f"keys_{name}": pa.schema([("trace_id", pa.string()), ("key", pa.string())]) for name in STAGES},
 }
 
 

@@ -9,12 +9,18 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.coherence.modes import (
-    Modes, apply_decisions, breakdown, carry_over, find_modes, orchestration_profiles, residual_profiles,
-)  # fmt: skip
+    Modes,
+    apply_decisions,
+    breakdown,
+    carry_over,
+    find_modes,
+    orchestration_profiles,
+    residual_profiles,
+)
 from analysis.coherence.modes.categories import role_of, stop_reason
 from analysis.coherence.modes.decisions import Decision, read_decisions
 from analysis.coherence.modes.library import library_of, load, match, save, transfer
@@ -63,7 +69,7 @@ LATE = {"trace_id": "t", "level": "final", "turn_phase": "late"}
 
 
 def test_a_hand_computed_residual_profile() -> None:
-    """Two states with ε*² 0.09 and 0.16. Early: drops 2 : 1, energies 2 : 1, so pairs 4 : 2 : 1. Late: all drops 0, two violated."""
+    """ε*² is 0.09 early and 0.16 late. Early: drops 2 : 1, energies 2 : 1, so pairs 4 : 2 : 1. Late: no drops, two violated."""
     violations = pd.DataFrame([
         EARLY | {"kind": "implies", "drop": 0.06, "is_violated": True, "residual": 0.3},
         EARLY | {"kind": "iff", "drop": 0.03, "is_violated": True, "residual": 0.3},
@@ -109,6 +115,7 @@ def test_what_nobody_is_attributed_to_is_said_so_and_coherent_traces_have_no_pro
     assert (profiles.trace_ids, profiles.cells) == (("t",), ("a | b | not attributed | early",))
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from("tuv"), st.sampled_from("kl"), st.floats(0, 1), st.booleans()), max_size=12))
 def test_residual_profiles_sum_to_one_and_do_not_depend_on_the_order_of_rows(rows: list[tuple[str, str, float, bool]]) -> None:
     violations = pd.DataFrame(
@@ -133,7 +140,7 @@ def test_residual_profiles_sum_to_one_and_do_not_depend_on_the_order_of_rows(row
 def orchestration_frames() -> dict[str, pd.DataFrame]:
     """a failed; b passed with a low q_work; c passed and is good; d has no known outcome and no known Q."""
     return {
-        "findings": pd.DataFrame({"trace_id": ["a", "a", "a", "c"], "name": ["retry storm", "retry storm", "stuck call", "echo"]}),
+        "findings": pd.DataFrame({"trace_id": ["a", "a", "a", "c"], "name": ["retry storm"] * 2 + ["stuck call", "echo"]}),
         "endings": pd.DataFrame({
             "trace_id": list("abcd"), "passed": [False, True, True, None],
             "condition": ["max rounds", None, "done", None], "final_state": [None] * 4,
@@ -186,9 +193,8 @@ def test_planted_modes_are_found_without_their_number(seed: int) -> None:
     modes = found(profiles, seed)
     assert (modes.refusal, modes.n_modes) == ("", 4)
     assert adjusted_rand(truth, labels_of(modes)) >= 0.97
-    assert modes.stability is not None and modes.null_stability is not None
-    assert modes.stability >= 0.9 > 0.6 > modes.null_stability
-    assert modes.agreement is not None and modes.agreement >= 0.9
+    assert (modes.stability or 0) >= 0.9 > 0.6 > (modes.null_stability or 1)
+    assert (modes.agreement or 0) >= 0.9
     assert all(mode.is_firm for mode in modes.modes)
     assert sum(mode.size for mode in modes.modes) == len(modes.members) == 400
     sizes = modes.members["mode_id"].value_counts()
@@ -208,18 +214,18 @@ def test_no_structure_is_refused_and_so_are_shuffled_cells(seed: int) -> None:
     assert found(Profiles(real.trace_ids, real.cells, mixed, "residual"), seed).n_modes == 0
 
 
-def test_single_cells_that_differ_are_no_modes_though_their_groups_are_stable() -> None:
-    """One cell is large or small by itself: two groups come back in any half, and in shuffled profiles as well."""
+def test_one_long_cloud_cut_into_pieces_comes_with_a_caution() -> None:
     rng = np.random.default_rng(0)
-    matrix = rng.dirichlet(np.full(30, 0.5), 400) * np.where(rng.random(400) < 0.5, 0.15, 0.75)[:, None]
-    matrix = np.column_stack([1 - matrix.sum(axis=1), matrix])
+    share = rng.uniform(0.05, 0.95, 400)[:, None]
+    matrix = np.column_stack([share, (1 - share) * rng.dirichlet(np.full(10, 5), 400)])
     profiles = Profiles(
-        tuple(f"t{i:03d}" for i in range(400)), tuple(f"c{i:02d} | user–worker | late" for i in range(31)),
+        tuple(f"t{i:03d}" for i in range(400)), tuple(f"c{i:02d} | user–worker | late" for i in range(11)),
         matrix.astype(np.float32), "residual",
     )  # fmt: skip
     modes = found(profiles)
-    assert modes.n_modes == 0 and modes.stability is not None and modes.stability >= 0.6
-    assert "but hardly hold together better than with shuffled cells" in modes.refusal
+    assert modes.n_modes > 1
+    assert modes.caution.startswith("The second view, by density, agrees little (adjusted Rand index 0.")
+    assert found(planted(400, 0)[0]).caution == ""
 
 
 def test_the_order_of_traces_does_not_matter_and_the_same_seed_gives_the_same_bytes() -> None:
@@ -261,7 +267,8 @@ def test_a_few_odd_traces_are_no_mode() -> None:
     matrix[:3] = 0
     matrix[:3, -1] = 1
     modes = found(Profiles(profiles.trace_ids, CELLS, matrix, "residual"))
-    assert modes.n_modes == 2 and min(mode.size for mode in modes.modes) > 100
+    assert modes.n_modes == 2
+    assert min(mode.size for mode in modes.modes) > 100
 
 
 def test_known_boundaries_have_names_and_others_are_named_after_their_cells() -> None:
@@ -342,7 +349,7 @@ def test_files_that_are_no_library_are_refused_with_a_reason(tmp_path: Path) -> 
     save(library_of(found(planted(200, 0)[0])), tmp_path / "good.json")
     good = json.loads((tmp_path / "good.json").read_text("utf-8"))
     broken = {
-        "not a mode library .got JSON is malformed": "[1,",
+        "not a mode library .got JSON is malformed": "{]",
         "not a mode library .got Invalid enum value 'counterpoint-modes/9'": json.dumps(
             good | {"format": "counterpoint-modes/9"}
         ),
@@ -353,17 +360,17 @@ def test_files_that_are_no_library_are_refused_with_a_reason(tmp_path: Path) -> 
         (tmp_path / "bad.json").write_text(text, "utf-8")
         with pytest.raises(CounterpointError, match=said):
             load(tmp_path / "bad.json")
-    with pytest.raises(CounterpointError, match="cannot be read .got No such file"):
+    with pytest.raises(CounterpointError, match=r"cannot be read \(got No such file"):
         load(tmp_path / "absent.json")
-    with pytest.raises(CounterpointError, match="no modes to save .got No modes: 1 profile, and"):
+    with pytest.raises(CounterpointError, match=r"no modes to save \(got No modes: 1 profile, and"):
         library_of(found(planted(1, 0)[0]))
     profiles, _ = planted(5, 0)
-    with pytest.raises(UnknownNameError, match="made from another source .got residual, expected orchestration"):
+    with pytest.raises(UnknownNameError, match=r"made from another source \(got residual, expected orchestration\)$"):
         match(Profiles(profiles.trace_ids, CELLS, profiles.matrix, "orchestration"), load(tmp_path / "good.json"))
 
 
 def test_decisions_survive_an_analysis_of_more_traces() -> None:
-    profiles, truth = planted(300, 0)
+    profiles, _ = planted(300, 0)
     old = found(profiles)
     first, second, third, _ = old.modes
     off = tuple(old.members["trace_id"][old.members["mode_id"] == third.mode_id][:10])
@@ -406,7 +413,8 @@ def test_the_same_modes_keep_their_ids_and_a_refusal_carries_nothing() -> None:
     modes = found(planted(300, 0)[0])
     assert as_bytes(carry_over(modes, modes)) == as_bytes(modes)
     refused = found(structureless(100, 0))
-    assert carry_over(modes, refused) is refused and carry_over(refused, modes) is modes
+    assert carry_over(modes, refused) is refused
+    assert carry_over(refused, modes) is modes
 
 
 def test_decisions_are_rows_of_the_workspace_table() -> None:
@@ -416,7 +424,7 @@ def test_decisions_are_rows_of_the_workspace_table() -> None:
         columns=["decision_id", "what", "value", "made_at"],
     )
     assert read_decisions(rows) == [rename]
-    with pytest.raises(CounterpointError, match="^decision 2: is not a decision about modes"):
+    with pytest.raises(CounterpointError, match=r"^decision 2: is not a decision about modes"):
         read_decisions(rows.assign(value='{"what": "rename mode"}'))
 
 
@@ -448,5 +456,6 @@ def test_groups_far_apart_are_found_exactly_and_come_back() -> None:
     truth = np.repeat([0, 1, 2], 40)
     points = np.eye(3)[truth] + 0.01 * rng.random((120, 3))
     labels, distance = nearest(points, k_means(points, 3, rng))
-    assert adjusted_rand(truth, labels) == 1.0 and distance.max() < 0.02
+    assert adjusted_rand(truth, labels) == 1.0
+    assert distance.max() < 0.02
     assert stabilities(points, [3], rng, n_splits=3) == {3: 1.0}

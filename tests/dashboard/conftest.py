@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from analysis import data_folder
-from analysis.pipeline import import_paths
+from analysis.pipeline import analyse, import_paths
 from analysis.workspace import Workspace
 
 APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
@@ -20,6 +21,21 @@ def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     workspace = Workspace(tmp_path_factory.mktemp("dashboard-samples"), create=True)
     import_paths(workspace, [data_folder() / "samples"])
     return workspace.location
+
+
+@pytest.fixture(scope="session")
+def analysed_folder(sample_folder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same, analysed."""
+    folder = tmp_path_factory.mktemp("dashboard-analysed")
+    shutil.copytree(sample_folder, folder, dirs_exist_ok=True)
+    analyse(Workspace(folder))
+    return str(folder)
+
+
+@pytest.fixture
+def analysed(analysed_folder: str, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    monkeypatch.setenv("COUNTERPOINT_WORKSPACE", analysed_folder)
+    return Workspace(analysed_folder)
 
 
 @pytest.fixture

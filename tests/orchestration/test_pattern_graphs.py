@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
+import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -218,8 +219,6 @@ def dags(draw: st.DrawFn, n: int) -> tuple[list[str], list[tuple[int, int, str]]
 
 @given(st.data())
 def test_forms_are_equal_exactly_for_equal_graphs(data: st.DataObject) -> None:
-    import networkx as nx
-
     n = data.draw(st.integers(2, 7))
     first, second = (data.draw(st.composite(dags)(n)) for _ in range(2))
     forms = [canonical_form(relabelled(*drawn, random.Random(seed))) for seed, drawn in enumerate((first, first, second))]
@@ -252,7 +251,8 @@ def test_a_simulated_team_repeats_itself_and_teams_differ() -> None:
     assert len(by_team["parallel"]) > len(forms["parallel"])
     assert not forms["parallel"] & forms["pipeline"]
     mined = mine([graph for graphs in by_team.values() for graph in graphs], min_support=0.3, max_edges=3)
-    assert ("delegate · lead · parallel · xmany", "act · worker · xmany") in [pattern.nodes for pattern in mined.patterns]
+    team = ("act · lead", "spawn · lead · parallel", "delegate · lead · parallel · xmany")
+    assert team in [pattern.nodes for pattern in mined.patterns if pattern.maximal]
     assert not mined.is_approximate
 
 

@@ -29,7 +29,9 @@ def workspace(tmp_path: Path) -> Workspace:
 
 def claims(workspace: Workspace, trace_id: str) -> list[tuple[Any, ...]]:
     found = Snapshot(workspace).trace(trace_id).claims
-    return [(c.claim_id, c.component, c.proposition, c.p, c.turn, c.n_samples, c.kind, c.basis) for c in found if c.claim_id != "c"]
+    return [
+        (c.claim_id, c.component, c.proposition, c.p, c.turn, c.n_samples, c.kind, c.basis) for c in found if c.claim_id != "c"
+    ]
 
 
 def test_rows_of_a_csv_join_their_traces_by_id_as_a_new_data_version(workspace: Workspace, tmp_path: Path) -> None:
@@ -85,7 +87,9 @@ def test_claims_stay_with_runs_of_any_format_when_those_are_imported_again(works
         ("run-1,coder,x,0.5,1,2,more", "unknown field `behind the last column`"),
     ],
 )
-def test_a_row_that_is_no_claim_is_named_and_the_others_come_in(workspace: Workspace, tmp_path: Path, row: str, said: str) -> None:
+def test_a_row_that_is_no_claim_is_named_and_the_others_come_in(
+    workspace: Workspace, tmp_path: Path, row: str, said: str
+) -> None:
     file = tmp_path / "claims.csv"
     file.write_text(f"{HEADER}{row}\nrun-2,coder,x,0.5,,\n")
     report = import_claims(workspace, file)
@@ -97,7 +101,9 @@ def test_a_row_that_is_no_claim_is_named_and_the_others_come_in(workspace: Works
 def test_a_file_without_its_columns_is_refused_with_their_names(workspace: Workspace, tmp_path: Path) -> None:
     file = tmp_path / "claims.csv"
     file.write_text("trace,component,proposition,p\nrun-1,coder,x,0.5\n")
-    with pytest.raises(TraceError, match="no column trace_id \\(got trace, component, proposition, p, expected trace_id, component"):
+    with pytest.raises(
+        TraceError, match="no column trace_id \\(got trace, component, proposition, p, expected trace_id, component"
+    ):
         import_claims(workspace, file)
     with pytest.raises(TraceError, match="the file cannot be read"):
         import_claims(workspace, tmp_path / "none.csv")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from analysis.coherence.couplings import default_couplings, read_couplings
 from analysis.model import Agent, Claim, Event, Groups, Outcome, Relation, Trace
 from analysis.pipeline import StageReport, analyse, import_claims, import_paths
 from analysis.workspace import Snapshot, Workspace, standing
-from analysis.workspace.listing import count
+from analysis.workspace.listing import count, suspects_of
 from tests.pipeline.corpus import write_traces
 
 STAGES = ["claims", "residuals"]
@@ -93,7 +92,11 @@ def test_analysis_never_changes_the_data_version_and_claims_of_a_user_do(tmp_pat
 def test_a_relation_that_cannot_be_read_is_said_where_the_residual_would_stand(tmp_path: Path) -> None:
     store = built(tmp_path, pair("bad", 0.9, 0.9, "plan_ok &"), pair("torn", 0.9, 0.9, "plan_ok", "~plan_ok"), pair("good", 1, 1))
     analyse(store, only=STAGES)
-    rows = Snapshot(store).sql("select trace_id, level, residual, summary from residuals where is_last order by trace_id").to_pylist()
+    rows = (
+        Snapshot(store)
+        .sql("select trace_id, level, residual, summary from residuals where is_last order by trace_id")
+        .to_pylist()
+    )
     assert [(row["trace_id"], row["level"], row["residual"]) for row in rows] == [
         ("counterpoint:bad", "all", None), ("counterpoint:good", "component", 0.0), ("counterpoint:torn", "all", None)
     ]  # fmt: skip
@@ -103,7 +106,9 @@ def test_a_relation_that_cannot_be_read_is_said_where_the_residual_would_stand(t
 
 def test_trials_of_one_task_give_frequencies_to_each_of_them(tmp_path: Path) -> None:
     runs = [
-        Trace(trace_id=f"counterpoint:{n}", world="recorded", outcome=Outcome(passed=n > 0), groups=Groups(task="t", trial=str(n)))
+        Trace(
+            trace_id=f"counterpoint:{n}", world="recorded", outcome=Outcome(passed=n > 0), groups=Groups(task="t", trial=str(n))
+        )
         for n in range(4)
     ]
     store = built(tmp_path, *runs)
@@ -131,16 +136,39 @@ def test_words_of_confidence_become_claims_and_what_is_not_linked_waits_for_revi
     assert [row["p"] for row in standing.unlinked_rows(found).to_pylist()] == [0.7]
 
 
+def test_a_failed_run_has_suspects_and_a_passed_one_none(tmp_path: Path) -> None:
+    events = tuple(
+        Event(event_id=f"e{n}", kind="communicate", agent_id=agent, order=n, content=text)
+        for n, (agent, text) in enumerate(
+            (("lead", "Add 1.5 and 2.5."), ("adder", "Let us assume it is 5."), ("lead", "It is 5."))
+        )
+    )
+    runs = [
+        Trace(trace_id=f"counterpoint:{name}", world="recorded", events=events, outcome=Outcome(passed=passed))
+        for name, passed in (("failed", False), ("passed", True), ("unknown", None))
+    ]
+    store = built(tmp_path, *runs)
+    analyse(store)
+    assert {row["trace_id"] for row in Snapshot(store).sql("select * from suspects").to_pylist()} == {"counterpoint:failed"}
+    first = suspects_of(Snapshot(store), "counterpoint:failed")[0]
+    assert (first["component"], first["event_id"]) == ("adder", "e1")
+    assert first["reasons"][0] == "e1 is where 100% of the final answer's parts first come up."
+
+
 def test_published_residuals_are_reproduced(shared_traces: Path, tmp_path: Path) -> None:
     """To 1e-9 wherever no quote is a placeholder; those that hold one are published with it, and differ."""
     store = Workspace(tmp_path / "w", create=True)
     import_paths(store, [shared_traces / "compositional"])
     analyse(store, only=STAGES)
-    rows = Snapshot(store).sql(
-        """with known as (select trace_id, value from labels where name = 'residual')
+    rows = (
+        Snapshot(store)
+        .sql(
+            """with known as (select trace_id, value from labels where name = 'residual')
         select r.trace_id, value, residual, n_placeholders from residuals as r join known using (trace_id)
         where is_last and level in ('final', 'pre-aggregation')"""
-    ).to_pylist()
+        )
+        .to_pylist()
+    )
     clean = [row for row in rows if not row["n_placeholders"]]
     assert (len(rows), len(clean)) == (360, 343)
     assert max(abs(row["value"] - row["residual"]) for row in clean) < 1e-9
@@ -153,9 +181,11 @@ def test_ledgers_that_call_a_failed_run_satisfied_contradict_its_outcome(shared_
     store = Workspace(tmp_path / "w", create=True)
     import_paths(store, [shared_traces / "whowhen"])
     analyse(store, only=STAGES)
-    rows = Snapshot(store).sql(
-        "select violated from residuals where is_last and residual > 0 and contains(violated, 'request_satisfied')"
-    ).to_pylist()
+    rows = (
+        Snapshot(store)
+        .sql("select violated from residuals where is_last and residual > 0 and contains(violated, 'request_satisfied')")
+        .to_pylist()
+    )
     assert len(rows) == 11
     assert msgspec.json.decode(rows[0]["violated"])[0]["text"] == (
         "if request_satisfied, then passed (quoted: request_satisfied 1, passed 0)"
