@@ -6,13 +6,13 @@ late. It hides that quotes of one proposition are a tie too, which no relation s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from analysis.coherence.cliques import Quote, tie
-from analysis.coherence.relations import Formula, Node
+from analysis.coherence.relations import Formula, Node, names_of, parse_proposition
 from analysis.coherence.residual import MAX_RELATIONS, Measured, rounded, violated
 
 PHASES = ("early", "middle", "late")
@@ -22,7 +22,7 @@ SHARED = "shared"
 class Drop(msgspec.Struct, frozen=True, kw_only=True):
     """One relation of one state. `kind` is the coupling it comes from, or its operation; `drop` ≥ 0 is in units of ε*².
 
-    `is_violated`: it is in the minimal violated subset. `turn` is the turn of the state, None without turns.
+    `is_violated`: it is in the minimal violated subset. `components` quote what it is about. `turn` is the turn of the state, None without turns.
     """
 
     turn: int | None
@@ -30,6 +30,7 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True):
     relation: str
     kind: str
     text: str
+    components: tuple[str, ...]
     drop: float
     is_violated: bool
 
@@ -43,8 +44,8 @@ def drops(state: Measured, *, kinds: Mapping[str, str], turn: int | None = None,
     >>> from analysis.coherence.relations import parse
     >>> said = [Quote("x", "a", 0.6), Quote("y", "b", 0.6), Quote("z", "b", 0.8)]
     >>> found = drops(Measured(said, [parse("exactly_one(a, b)")]), kinds={})
-    >>> [(row.kind, row.drop, row.is_violated) for row in found]
-    [('exactly_one', 0.06, True), ('shared', 0.02, True)]
+    >>> [(row.kind, row.components, row.drop) for row in found]
+    [('exactly_one', ('x', 'y', 'z'), 0.06), ('shared', ('y', 'z'), 0.02)]
     """
     if not state.incoherent:
         return []
@@ -57,14 +58,20 @@ def drops(state: Measured, *, kinds: Mapping[str, str], turn: int | None = None,
         for n, relation in enumerate(ties):
             rest = sum(float(part.project().upper[0]) ** 2 for part in tie(clique.quotes, ties[:n] + ties[n + 1 :]))
             kind = kinds.get(relation.text) or kind_of(relation)
-            found.append((relation.text, kind, max(0.0, square - rest), relation.text in worst))
-        spread, names = _spread(clique.quotes), [text for text in worst if text.startswith("equal(") and text not in kinds]
+            who = _who(clique.quotes, set(relation.names))
+            found.append((relation.text, kind, who, max(0.0, square - rest), relation.text in worst))
+        spread, shared = _spread(clique.quotes)
         if spread > 0:
-            found.append((names[0] if len(names) == 1 else SHARED, SHARED, spread, True))
+            names = [text for text in worst if text.startswith("equal(") and text not in kinds]
+            who = _who(clique.quotes, shared)
+            found.append((names[0] if len(names) == 1 else SHARED, SHARED, who, spread, True))
     return [
-        Drop(turn=turn, phase=phase, relation=r, kind=k, text=worst.get(r, ""), drop=rounded(d), is_violated=v)
-        for r, k, d, v in found
-    ]
+        Drop(
+            turn=turn, phase=phase, relation=relation, kind=kind, text=worst.get(relation, ""), components=who,
+            drop=rounded(drop), is_violated=is_violated,
+        )
+        for relation, kind, who, drop, is_violated in found
+    ]  # fmt: skip
 
 
 def phase_of(n: int, n_turns: int) -> str:
@@ -95,9 +102,19 @@ def kind_of(relation: Formula) -> str:
     return relation.content.op if isinstance(relation.content, Node) else "linear"
 
 
-def _spread(quotes: Sequence[Quote]) -> float:
-    """The squared distance of quotes of one proposition from their mean: it vanishes if they need not agree."""
+def _who(quotes: Sequence[Quote], names: Collection[str]) -> tuple[str, ...]:
+    """Return who quotes one of the names, alone or in a conditional."""
+    quoted = {quote.proposition: set(names_of(parse_proposition(quote.proposition))) for quote in quotes}
+    return tuple(sorted({quote.component for quote in quotes if not quoted[quote.proposition].isdisjoint(names)}))
+
+
+def _spread(quotes: Sequence[Quote]) -> tuple[float, set[str]]:
+    """Return the squared distance of quotes of one proposition from their mean, and the propositions that have one.
+
+    It vanishes if they need not agree.
+    """
     said: dict[str, list[float]] = {}
     for quote in quotes:
         said.setdefault(quote.proposition, []).append(quote.p)
-    return float(sum(len(values) * np.var(values) for values in said.values()))
+    parts = {name: float(len(values) * np.var(values)) for name, values in said.items()}
+    return sum(parts.values()), {name for name, part in parts.items() if part > 0}

@@ -83,10 +83,11 @@ def _couplings(workspace: Workspace, given: Sequence[Coupling] | None) -> Sequen
 def _stages(couplings: Sequence[Coupling]) -> dict[str, Stage | CorpusStage]:
     # The stages import pandas or compiled code; `counterpoint --help` must not.
     from analysis.pipeline.coherence import RESIDUALS, claims_stage
+    from analysis.pipeline.modes import MODES
     from analysis.pipeline.quality import QUALITY
     from analysis.pipeline.suspecting import SUSPECTS
 
-    return {stage.name: stage for stage in (QUALITY, claims_stage(couplings), RESIDUALS, SUSPECTS)}
+    return {stage.name: stage for stage in (QUALITY, claims_stage(couplings), RESIDUALS, SUSPECTS, MODES)}
 
 
 def _run_corpus(workspace: Workspace, stage: CorpusStage, progress: Progress) -> StageReport:

@@ -150,7 +150,7 @@ def _residuals_of(trace: Trace, context: Found | None) -> Rows:
         rows["attribution"] += _attribution_rows(level)
         rows["cliques"] += _clique_rows(level.level, last, kept) if last is not None else []
         drops = [msgspec.structs.asdict(drop) for drop in drops_by_phase(turns, formulas, kinds=kinds)]
-        rows["violations"] += [{"level": level.level, **drop} for drop in drops]
+        rows["violations"] += [{"level": level.level, **drop, "components": _json(drop["components"])} for drop in drops]
     return rows
 
 

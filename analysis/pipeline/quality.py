@@ -1,7 +1,8 @@
-"""The stage `quality`: metrics and findings of each trace, beside what single agents did on its task."""
+"""The stage `quality`: metrics, findings and components of each trace, beside what single agents did on its task."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,12 +12,12 @@ from analysis.model import Trace
 from analysis.orchestration import Baseline, baselines
 from analysis.orchestration.findings import findings
 from analysis.orchestration.metrics import metrics
-from analysis.orchestration.timing import timing
+from analysis.orchestration.timing import Timing, timing
 from analysis.pipeline.stages import Rows, Stage
 from analysis.workspace import Snapshot
 
 #: Changes when the same trace gives other rows.
-VERSION = "1"
+VERSION = "2"
 
 
 def _context(snapshot: Snapshot) -> Mapping[str, dict[str, Any]]:
@@ -37,7 +38,25 @@ def _run(trace: Trace, context: dict[str, Any] | None) -> Rows:
     return {
         "metrics": [msgspec.structs.asdict(metric) for metric in metrics(trace, baseline=baseline, timed=timed)],
         "findings": found,
+        "components": _components(trace, timed),
     }
 
 
-QUALITY = Stage("quality", VERSION, ("metrics", "findings"), _context, _run)
+def _components(trace: Trace, timed: Timing) -> list[dict[str, Any]]:
+    """The part of each component: its events, its errors, and its share of the time (or steps) on the critical path."""
+    own = {event.event_id: own for event, own in zip(timed.graph.events, timed.own, strict=True)}
+    of_agent = {agent.agent_id: agent.component for agent in trace.agents}
+    of_event = {event.event_id: of_agent.get(event.agent_id or "") for event in trace.events}
+    n_events = Counter(of_event.values())
+    n_errors = Counter(of_event[event.event_id] for event in trace.events if event.error is not None)
+    critical = defaultdict[str | None, float](float)
+    total = sum(own[event_id] for event_id in timed.critical_path)
+    for event_id in timed.critical_path if total else ():
+        critical[of_event[event_id]] += own[event_id] / total
+    return [
+        {"component": name, "n_events": n_events[name], "n_errors": n_errors[name], "critical_share": critical[name]}
+        for name in sorted(set(of_agent.values()))
+    ]
+
+
+QUALITY = Stage("quality", VERSION, ("metrics", "findings", "components"), _context, _run)

@@ -138,6 +138,23 @@ SCHEMAS: dict[str, pa.Schema] = {
         dict.fromkeys(("trace_id", "name", "message", "event_ids", "agents"), pa.string())
         | {"recovered": pa.bool_(), "loss": pa.float64(), "loss_unit": pa.string()}
     ),
+    "components": pa.schema(
+        {"trace_id": pa.string(), "component": pa.string(), "n_events": pa.int64(), "n_errors": pa.int64()}
+        | {"critical_share": pa.float64()}
+    ),
+    "modes": pa.schema(
+        dict.fromkeys(("source", "mode_id", "name", "words", "exemplars", "top_cells", "centre", "notes"), pa.string())
+        | {"size": pa.int64(), "jaccard": pa.float64(), "radius": pa.float64(), "is_named": pa.bool_()}
+    ),
+    "mode_members": pa.schema(
+        {"trace_id": pa.string(), "source": pa.string(), "mode_id": pa.string()}
+        | dict.fromkeys(("distance", "x", "y"), pa.float64())
+    ),
+    "mode_runs": pa.schema(
+        dict.fromkeys(("source", "refusal", "caution", "by_k", "cells"), pa.string())
+        | dict.fromkeys(("n_profiles", "n_sampled", "n_dense"), pa.int64())
+        | dict.fromkeys(("stability", "null_stability", "spread_left", "agreement"), pa.float64())
+    ),
     "extracted_claims": pa.schema(
         {"trace_id": pa.string(), **{c.name: c.arrow for c in _RECORD_COLUMNS["claims"]}}
         | {"score": pa.float64(), "text": pa.string(), "replaces": pa.string()}
@@ -167,7 +184,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "violations": pa.schema(
         {"trace_id": pa.string(), "level": pa.string(), "turn": pa.int64()}
-        | dict.fromkeys(("phase", "relation", "kind", "text"), pa.string())
+        | dict.fromkeys(("phase", "relation", "kind", "text", "components"), pa.string())
         | {"drop": pa.float64(), "is_violated": pa.bool_()}
     ),
     "suspects": pa.schema(

@@ -278,7 +278,7 @@ def test_known_boundaries_have_names_and_others_are_named_after_their_cells() ->
     named = {
         "plan–execution boundary": cells(("implies | planner–worker | early", 0.5), ("implies | planner alone | early", 0.5)),
         "verify–revise drift": cells(("iff | verifier–worker | late", 0.6), ("iff | planner–user | early", 0.4)),
-        "shared-state conflict": cells(("equal | user–verifier | early", 0.8)),
+        "shared-state conflict": cells(("shared | user–verifier | early", 0.8)),
         "worker contradicts itself": cells(("xor | worker alone | late", 0.9), ("xor | user–worker | late", 0.1)),
         "a | b between tool–user, middle": cells(("a | b | tool–user | middle", 1.0)),
     }

@@ -26,6 +26,7 @@ MIN_STABILITY: Final = 0.6  # clear and blurred planted modes reach 0.8 and more
 MIN_PROFILES: Final = 20  # of which each half has ten
 _MOST_LEFT: Final = 0.9  # spread within groups, as a part of that with shuffled cells: planted 0.65-0.9, shuffled 0.93-1.02
 _ALIKE: Final = 0.9  # mean affinity (1 - Hellinger distance² / 2) to the common profile of profiles that are all of one kind
+_MIN_AGREEMENT: Final = 0.3  # planted modes reach 0.6 and more, a cloud that is long in one direction 0 to 0.45
 _NEAR_BEST: Final = 0.1  # ks within this of the most stable one are as good; which holds together best then decides
 _MAX_K: Final = 12
 _MIN_SIZE: Final = (5, 0.02)  # traces, and share of all: what is rarer is an odd trace, no mode
@@ -93,6 +94,14 @@ class Modes:
     def n_modes(self) -> int:
         """How many modes there are; 0 after a refusal."""
         return len(self.modes)
+
+    @property
+    def caution(self) -> str:
+        """What a reader should know about several modes that the second view does not see; empty where it does."""
+        if self.n_modes < 2 or (self.agreement is not None and self.agreement >= _MIN_AGREEMENT):
+            return ""
+        said = "finds no groups" if self.agreement is None else f"agrees little (adjusted Rand index {self.agreement:.2f})"
+        return f"The second view, by density, {said}: these modes may cut one gradual range into pieces."
 
 
 class _Choice(NamedTuple):

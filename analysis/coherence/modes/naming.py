@@ -22,6 +22,8 @@ _MIN_ACROSS: Final = 0.2
 _MIN_COVERED: Final = 0.5
 #: A cell this far above its share over all profiles tells a mode from others.
 _STANDS_OUT: Final = 0.02
+#: Kinds of relation that tie quotes of one proposition by several components.
+_SHARED: Final = frozenset({"equal", "shared"})
 _QUIET: Final = frozenset({"none found", "none", "held"})
 
 
@@ -116,7 +118,7 @@ def _residual_name(cells: Sequence[TopCell]) -> str:
 def _boundary(kind: str, pair: str, phase: str) -> str:
     """Return the known boundary that a cell lies on, or nothing."""
     roles = set(pair.split("–"))
-    if kind == "equal" or roles == {"worker"}:
+    if kind in _SHARED or roles == {"worker"}:
         return "shared-state conflict"
     if "verifier" in roles and phase != "early":
         return "verify–revise drift"

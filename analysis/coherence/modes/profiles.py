@@ -70,8 +70,11 @@ def residual_profiles(violations: pd.DataFrame, attribution: pd.DataFrame) -> Pr
     ...     pd.DataFrame([row | {"kind": "implies", "drop": 0.04, "is_violated": True, "residual": 0.2}]),
     ...     pd.DataFrame([row | {"component": "planner", "energy": 0.03}, row | {"component": "coder", "energy": 0.01}]),
     ... )
-    >>> dict(zip(found.cells, found.matrix[0].round(4).tolist()))  # 9 : 3 : 1
-    {'implies | planner alone | late': 0.6923, 'implies | planner–worker | late': 0.2308, 'implies | worker alone | late': 0.0769}
+    >>> for cell, share in zip(found.cells, found.matrix[0]):  # 9 : 3 : 1
+    ...     print(cell, f"{share:.4f}")
+    implies | planner alone | late 0.6923
+    implies | planner–worker | late 0.2308
+    implies | worker alone | late 0.0769
     """
     _need(violations, "violations", (*_STATE, "kind", "drop", "is_violated", "residual"))
     _need(attribution, "attribution", (*_STATE, "component", "energy"))
@@ -146,8 +149,8 @@ def orchestration_profiles(
     _need(components, "components", ("trace_id", "component", "n_errors", "critical_share"))
     _need(metrics, "metrics", ("trace_id", "name", "value"))
     _need(labels, "labels", ("trace_id", "category", "is_root_cause"))
-    known = metrics[metrics["name"].isin(QUALITIES) & metrics["value"].notna()]
-    low = known[known["value"] < known["name"].map(LOW_Q)]["trace_id"]
+    known = metrics[metrics["name"].isin(QUALITIES) & metrics["value"].notna()].astype({"value": float})
+    low = known[known["value"] < known["name"].map(LOW_Q).astype(float)]["trace_id"]
     failed = endings[endings["passed"].eq(False).fillna(False) | endings["trace_id"].isin(low)]
     blocks = {
         "anti-pattern": _patterns(findings, failed["trace_id"]),
@@ -197,7 +200,7 @@ def _critical(components: pd.DataFrame) -> pd.DataFrame:
 def _deficits(known: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
-    held = known["value"].astype(float).clip(0, 1)
+    held = known["value"].clip(0, 1)
     short = pd.DataFrame({"trace_id": known["trace_id"], "what": known["name"], "weight": 1 - held})
     kept = pd.DataFrame({"trace_id": known["trace_id"], "what": "held", "weight": held})
     return pd.concat([short, kept])
