@@ -59,6 +59,7 @@ CATALOGUE: dict[str, tuple[Severity, str, str]] = {
     "name-differs": ("note", "the file name and the record say different things; the name is used", "check which one is true"),
     "no-trace": ("lost", "no trace has this id", "import the trace first, or correct the id"),
     "waiting": ("note", "kept until the trace it belongs to is imported", "import the runs these annotations are about"),
+    "pickled-tests": ("lost", "private tests are a pickle, and reading one runs its code", "decode them to JSON where that may run"),
     "label-one-based": ("note", "the label fits its agent only when steps are counted from 1", "check the annotator's step base"),
     "label-misfit": ("note", "the label's agent is not the one who acted at its step", "read the label with care"),
 }  # fmt: skip
@@ -123,6 +124,14 @@ class WorkspaceError(CounterpointError, RuntimeError):
 
 class HeadConflict(WorkspaceError):
     """Another writer committed first; read the new head and try again."""
+
+
+class TaskError(CounterpointError, ValueError):
+    """A task bank or a benchmark file cannot be used, or no task can be made of it."""
+
+
+class SandboxError(CounterpointError, RuntimeError):
+    """A program cannot be run: too little would hold it here, or its launcher has gone."""
 
 
 def printable(text: str, limit: int = 120) -> str:

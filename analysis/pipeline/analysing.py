@@ -21,10 +21,11 @@ from analysis.workspace import SCHEMAS, File, Head, Snapshot, Workspace
 
 if TYPE_CHECKING:
     from analysis.coherence.couplings import Coupling
+    from analysis.pipeline.patterns import Mining
 
 _TRACES_A_BATCH = 500
 _BATCHES_A_COMMIT = 20
-_COUPLINGS = "couplings"
+_COUPLINGS, _MINING = "couplings", "mining"  # parameters that the workspace remembers
 
 
 class StageReport(NamedTuple):
@@ -40,6 +41,7 @@ def analyse(
     *,
     only: Sequence[str] | None = None,
     couplings: Sequence[Coupling] | None = None,
+    mining: Mining | None = None,
     progress: Progress = lambda share, text: None,
 ) -> list[StageReport]:
     """Bring the stage tables up to date.
@@ -49,6 +51,7 @@ def analyse(
     workspace : what to analyse
     only : names of stages; None runs all, always in their own order
     couplings : the couplings to match from now on; None leaves those of the last time, at first the default ones
+    mining : what to mine for from now on; None leaves that of the last time
     progress : is told the share done, in [0, 1], and in words what is being done
 
     Raises
@@ -56,7 +59,7 @@ def analyse(
     UnknownNameError
         If no stage has one of the names in `only`.
     """
-    stages = _stages(_couplings(workspace, couplings))
+    stages = _stages(_couplings(workspace, couplings), _mining(workspace, mining))
     if unknown := [name for name in only or () if name not in stages]:
         raise UnknownNameError("stage", "no stage is called so", got=unknown[0], expected=", ".join(stages))
     chosen = [stage for name, stage in stages.items() if only is None or name in only]
@@ -73,21 +76,37 @@ def _couplings(workspace: Workspace, given: Sequence[Coupling] | None) -> Sequen
     if given is None:
         stored = workspace.head().keys.get(_COUPLINGS)
         return default_couplings() if stored is None else msgspec.json.decode(stored, type=tuple[Coupling, ...])
-    text = msgspec.json.encode(list(given), order="deterministic").decode()
-    while workspace.head().keys.get(_COUPLINGS) != text:
-        with contextlib.suppress(HeadConflict):
-            workspace.commit(workspace.head(), {}, keys={_COUPLINGS: text})
+    _remember(workspace, _COUPLINGS, list(given))
     return given
 
 
-def _stages(couplings: Sequence[Coupling]) -> dict[str, Stage | CorpusStage]:
+def _mining(workspace: Workspace, given: Mining | None) -> Mining:
+    """Return what to mine for: what was given, which the workspace remembers, or what it remembers."""
+    from analysis.pipeline.patterns import Mining
+
+    if given is None:
+        stored = workspace.head().keys.get(_MINING)
+        return Mining() if stored is None else msgspec.json.decode(stored, type=Mining)
+    _remember(workspace, _MINING, given)
+    return given
+
+
+def _remember(workspace: Workspace, key: str, value: Any) -> None:
+    text = msgspec.json.encode(value, order="deterministic").decode()
+    while workspace.head().keys.get(key) != text:
+        with contextlib.suppress(HeadConflict):
+            workspace.commit(workspace.head(), {}, keys={key: text})
+
+
+def _stages(couplings: Sequence[Coupling], mining: Mining) -> dict[str, Stage | CorpusStage]:
     # The stages import pandas or compiled code; `counterpoint --help` must not.
     from analysis.pipeline.coherence import RESIDUALS, claims_stage
     from analysis.pipeline.modes import MODES
+    from analysis.pipeline.patterns import patterns_stage
     from analysis.pipeline.quality import QUALITY
     from analysis.pipeline.suspecting import SUSPECTS
 
-    return {stage.name: stage for stage in (QUALITY, claims_stage(couplings), RESIDUALS, SUSPECTS, MODES)}
+    return {stage.name: stage for stage in (QUALITY, claims_stage(couplings), RESIDUALS, SUSPECTS, patterns_stage(mining), MODES)}
 
 
 def _run_corpus(workspace: Workspace, stage: CorpusStage, progress: Progress) -> StageReport:

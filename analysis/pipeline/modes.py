@@ -52,7 +52,9 @@ def stored_modes(snapshot: Snapshot, source: Source) -> Modes | None:
     runs = snapshot.sql("select * from mode_runs where source = $source", {"source": source}).to_pylist()
     if not runs:
         return None
-    facts = {name: runs[0][name] for name in ("refusal", "stability", "null_stability", "spread_left", "agreement", "n_dense")}
+    facts: dict[str, Any] = {
+        name: runs[0][name] for name in ("refusal", "stability", "null_stability", "spread_left", "agreement", "n_dense")
+    }
     facts |= {"by_k": tuple(map(tuple, msgspec.json.decode(runs[0]["by_k"]))), "n_sampled": runs[0]["n_sampled"]}
     rows = snapshot.sql("select * from modes where source = $source order by size desc, mode_id", {"source": source}).to_pylist()
     members = snapshot.sql(
@@ -62,6 +64,27 @@ def stored_modes(snapshot: Snapshot, source: Source) -> Modes | None:
     return Modes(
         _on(profiles_of(snapshot, source), cells, members["trace_id"].tolist()), tuple(map(_mode, rows)), members, **facts
     )
+
+
+def found_modes(snapshot: Snapshot, source: Source) -> Modes | None:
+    """Return the modes of the last run as they were found, before anybody's decisions: ids, centres and members.
+
+    A merge hides the modes it joins; the next run must find those again to carry their ids over.
+    """
+    runs = snapshot.sql("select cells, found from mode_runs where source = $source", {"source": source}).to_pylist()
+    if not runs:
+        return None
+    members = snapshot.sql(
+        "select trace_id, found_id as mode_id, distance from mode_members where source = $source order by trace_id",
+        {"source": source},
+    ).to_pandas()
+    cells = tuple(msgspec.json.decode(runs[0]["cells"]))
+    modes = [
+        Mode(mode_id=i, name=i, words="", size=0, jaccard=None, exemplars=(), top_cells=(), centre=tuple(centre), radius=0.0)
+        for i, centre in msgspec.json.decode(runs[0]["found"])
+    ]
+    nothing = Profiles((), cells, np.zeros((0, len(cells)), np.float32), source)
+    return Modes(nothing, tuple(modes), members)
 
 
 def decide(workspace: Workspace, decision: Decision, *, author: str) -> None:
@@ -91,7 +114,9 @@ def decide(workspace: Workspace, decision: Decision, *, author: str) -> None:
                 "mode", f"{decision.what}: it would change nothing", got=decision.mode_id, hint="check the ids"
             )
         rows = _kept(snapshot, source)
-        for name, new in _rows(decided.modes).items():
+        as_found = found_modes(snapshot, source)
+        assert as_found is not None
+        for name, new in _rows(decided.modes, as_found).items():
             rows[name] += new
         files = {name: [workspace.write(name, pa.Table.from_pylist(new, schema=SCHEMAS[name]))] if new else []
                  for name, new in rows.items()}  # fmt: skip
@@ -114,24 +139,31 @@ def _run(snapshot: Snapshot, progress: Progress) -> Rows:
     for n, source in enumerate(SOURCES):
         progress(n / len(SOURCES), f"{source} profiles")
         found = find_modes(profiles_of(snapshot, source), rng=stream(0, "modes", source))
-        if (old := stored_modes(snapshot, source)) is not None:
+        if (old := found_modes(snapshot, source)) is not None:
             found = carry_over(old, found)
-        for name, new in _rows(apply_decisions(found, decisions).modes).items():
+        for name, new in _rows(apply_decisions(found, decisions).modes, found).items():
             rows[name] += new
     return rows
 
 
-def _rows(found: Modes) -> Rows:
+def _rows(found: Modes, as_found: Modes) -> Rows:
+    """The rows of modes after decisions, and beside them what they were found as."""
     source = found.profiles.source
+    was = as_found.members[["trace_id", "mode_id"]].rename(columns={"mode_id": "found_id"})
     modes = [msgspec.structs.asdict(mode) | {"source": source} for mode in found.modes]
     for row in modes:
         row |= {name: msgspec.json.encode(row[name]).decode() for name in _JSON}
-    members = found.members.merge(_map(found.profiles), on="trace_id").assign(source=source) if len(found.modes) else None
+    members = found.members.merge(_map(found.profiles), on="trace_id").merge(was, on="trace_id") if found.modes else None
     run = {name: getattr(found, name) for name in ("refusal", "caution", "stability", "null_stability", "spread_left")}
     run |= {name: getattr(found, name) for name in ("agreement", "n_dense", "n_sampled")}
     run |= {"source": source, "n_profiles": len(found.profiles.trace_ids), "by_k": msgspec.json.encode(found.by_k).decode()}
+    run["found"] = msgspec.json.encode([(mode.mode_id, mode.centre) for mode in as_found.modes]).decode()
     run["cells"] = msgspec.json.encode(found.profiles.cells).decode()
-    return {"modes": modes, "mode_members": [] if members is None else members.to_dict("records"), "mode_runs": [run]}
+    return {
+        "modes": modes,
+        "mode_members": [] if members is None else members.assign(source=source).to_dict("records"),
+        "mode_runs": [run],
+    }
 
 
 def _map(profiles: Profiles) -> pd.DataFrame:

@@ -38,8 +38,11 @@ MANY_FIELDS: dict[str, Field] = {
     "agent": Field("agents where lower(agents.component)", "component of one of its agents"),
     "annotator": Field("labels where lower(labels.annotator)", "who labelled it"),
     "category": Field("labels where lower(labels.category)", "category of a label"),
+    "family": Field("family_members where lower(family_members.family_id)", "id of the family of runs it belongs to"),
     "finding": Field("findings where lower(findings.name)", "anti-pattern found in it"),
+    "mode": Field("mode_members where lower(mode_members.mode_id)", "id of its failure mode"),
     "model": Field("agents where lower(agents.model)", "model of one of its agents"),
+    "pattern": Field("occurrences where lower(occurrences.pattern_id)", "id of a pattern that occurs in it"),
     "problem": Field("problems where lower(problems.code)", "code of a load problem"),
     "tag": Field("current_tags where lower(current_tags.tag)", "tag that a person set"),
 }

@@ -147,13 +147,37 @@ SCHEMAS: dict[str, pa.Schema] = {
         | {"size": pa.int64(), "jaccard": pa.float64(), "radius": pa.float64(), "is_named": pa.bool_()}
     ),
     "mode_members": pa.schema(
-        {"trace_id": pa.string(), "source": pa.string(), "mode_id": pa.string()}
+        dict.fromkeys(("trace_id", "source", "mode_id", "found_id"), pa.string())
         | dict.fromkeys(("distance", "x", "y"), pa.float64())
     ),
     "mode_runs": pa.schema(
-        dict.fromkeys(("source", "refusal", "caution", "by_k", "cells"), pa.string())
+        dict.fromkeys(("source", "refusal", "caution", "by_k", "cells", "found"), pa.string())
         | dict.fromkeys(("n_profiles", "n_sampled", "n_dense"), pa.int64())
         | dict.fromkeys(("stability", "null_stability", "spread_left", "agreement"), pa.float64())
+    ),
+    "patterns": pa.schema(
+        dict.fromkeys(("pattern_id", "name", "nodes", "edges", "family", "examples"), pa.string())
+        | dict.fromkeys(("n_nodes", "n_edges", "support"), pa.int64())
+        | dict.fromkeys(("closed", "maximal", "is_approximate", "anti_pattern"), pa.bool_())
+        | {"support_share": pa.float64()}
+    ),
+    "occurrences": pa.schema(dict.fromkeys(("trace_id", "pattern_id"), pa.string())),
+    "families": pa.schema(
+        dict.fromkeys(("family_id", "name", "medoid", "exemplars", "nodes", "edges"), pa.string())
+        | dict.fromkeys(("conditions", "conditions_note"), pa.string())
+        | {"n_members": pa.int64(), "n_forms": pa.int64(), "stability": pa.float64()}
+    ),
+    "family_members": pa.schema(dict.fromkeys(("trace_id", "family_id"), pa.string())),
+    "lifts": pa.schema(
+        dict.fromkeys(("item", "kind", "metric", "better", "matched_by", "evidence", "reason", "domain", "holds"), pa.string())
+        | dict.fromkeys(("n_with", "n_without", "n_tasks_with", "n_tasks_without", "n_tested", "n_pairs"), pa.int64())
+        | dict.fromkeys(("with_mean", "without_mean", "lift", "low", "high", "ratio", "ratio_low", "ratio_high"), pa.float64())
+        | dict.fromkeys(("p", "p_adjusted", "p_threshold", "q_value", "matched", "matched_low", "matched_high"), pa.float64())
+    ),
+    "pattern_runs": pa.schema(
+        dict.fromkeys(("labelling", "notes", "families_note", "stability", "spread"), pa.string())
+        | dict.fromkeys(("max_edges", "n_graphs", "n_patterns", "n_closed"), pa.int64())
+        | {"min_support": pa.float64(), "ordered": pa.bool_(), "is_approximate": pa.bool_()}
     ),
     "extracted_claims": pa.schema(
         {"trace_id": pa.string(), **{c.name: c.arrow for c in _RECORD_COLUMNS["claims"]}}

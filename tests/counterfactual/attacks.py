@@ -55,18 +55,19 @@ while True:
 """,
     "write_outside": """
 import os
-for path in ("{folder}/open/new", "{folder}/open/old", "/var/tmp/{mark}", "/dev/shm/{mark}", "/tmp/{mark}", "../{mark}", "/{mark}"):
+places = "{folder}/open/new", "{folder}/open/old", "/var/tmp/{mark}", "/dev/shm/{mark}", "/tmp/{mark}", "../{mark}", "/{mark}"
+for path in places:
     try:
         with open(path, "a") as file:
             file.write("overwritten")
         print("THROUGH wrote", path)
     except OSError:
         pass
+old, other = "{folder}/open/old", "{folder}/open/other"
 for change in (
-    lambda: os.chmod("{folder}/open/old", 0), lambda: os.utime("{folder}/open/old", (1, 1)), lambda: os.remove("{folder}/open/old"),
-    lambda: os.truncate("{folder}/open/old", 0), lambda: os.rename("{folder}/open/old", "{folder}/open/other"),
-    lambda: os.close(os.open("{folder}/open/old", os.O_RDONLY | os.O_TRUNC)), lambda: os.mkdir("{folder}/open/folder"),
-    lambda: os.setxattr("{folder}/open/old", "user.mark", b"x"), lambda: os.chown("{folder}/open/old", os.getuid(), os.getgid()),
+    lambda: os.chmod(old, 0), lambda: os.utime(old, (1, 1)), lambda: os.chown(old, os.getuid(), os.getgid()),
+    lambda: os.setxattr(old, "user.mark", b"x"), lambda: os.close(os.open(old, os.O_RDONLY | os.O_TRUNC)),
+    lambda: os.truncate(old, 0), lambda: os.rename(old, other), lambda: os.remove(old), lambda: os.mkdir(other),
 ):
     try:
         change()
@@ -136,7 +137,9 @@ for path in ("{folder}/open/old", "/etc/passwd", "/etc/shadow", "/proc/1/cmdline
         pass
 for path in ("{folder}", "/root", "/home", "/tmp", "/var"):
     try:
-        print("THROUGH listed", path, os.listdir(path))
+        found = os.listdir(path)
+        if len(found) > 1 or "{folder}".endswith("/" + "".join(found)):  # bubblewrap shows the way to the work folder
+            print("THROUGH listed", path, found)
     except OSError:
         pass
 """,
@@ -149,7 +152,8 @@ for pid in (os.getppid(), 1):
     except OSError:
         pass
 for act in (
-    lambda: os.kill({victim}, 0), lambda: os.kill({victim}, signal.SIGTERM), lambda: os.setpriority(os.PRIO_PROCESS, {victim}, 19),
+    lambda: os.kill({victim}, 0), lambda: os.kill({victim}, signal.SIGTERM),
+    lambda: os.setpriority(os.PRIO_PROCESS, {victim}, 19),
     lambda: resource.prlimit({victim}, resource.RLIMIT_CORE, (0, 0)), lambda: os.sched_setaffinity({victim}, {0}),
     lambda: os.pidfd_open({victim}),
 ):
@@ -184,7 +188,8 @@ except OSError:
     "symlink": """
 import os
 for work in (
-    lambda: os.symlink("/etc/passwd", "one") or open("one").close(), lambda: os.symlink("{folder}/open", "two") or open("two/new", "w"),
+    lambda: os.symlink("/etc/passwd", "one") or open("one").close(),
+    lambda: os.symlink("{folder}/open", "two") or open("two/new", "w"),
     lambda: os.link("{folder}/open/old", "three") or open("three").close(), lambda: os.mkfifo("four"),
     lambda: os.rename("{folder}/open/old", "five"), lambda: os.mknod("six", 0o20600, os.makedev(1, 1)),
 ):
@@ -210,8 +215,8 @@ if started > 1000:
     "exec_shell": """
 import os, subprocess
 try:
-    found = subprocess.run(["/bin/sh", "-c", "cat {folder}/open/old; echo x > {folder}/open/new"], capture_output=True, timeout=3)
-    print("THROUGH" if found.stdout else "", found.stdout)
+    found = subprocess.run(["/bin/sh", "-c", "echo ran; echo x > {folder}/open/new"], capture_output=True, timeout=3)
+    print("THROUGH" if found.stdout else "", found.stdout, flush=True)
 except OSError:
     pass
 try:
@@ -259,28 +264,49 @@ except OSError:
 CHEATS = {
     "ends well while it is loaded": "import sys\ndef add(a, b): return 0\nsys.exit(0)",
     "ends well in the call": "import os\ndef add(a, b): os._exit(0)",
-    "returns what equals everything": (
-        "class Equal(int):\n    def __eq__(self, other): return True\n    def __ne__(self, other): return False\n"
-        "    __hash__ = int.__hash__\ndef add(a, b): return Equal(0)"
-    ),
-    "prints that it passed": (
-        "import os\nprint('PASSED 3/3', '{\"done\": true}', sep='\\n', flush=True)\ndef add(a, b): os._exit(0)"
-    ),
-    "looks for the expected value in its callers": (
-        "import sys\ndef add(a, b):\n    frame = sys._getframe(1)\n    while frame:\n        for names in (frame.f_locals, frame.f_globals):\n"
-        "            for name in ('expected', 'want', 'answer', 'case', 'cases'):\n"
-        "                if name in names: return names[name]\n        frame = frame.f_back\n    return 0"
-    ),
-    "patches what compares": (
-        "import builtins, json\nbuiltins.all = builtins.any = lambda *a: True\nbuiltins.isinstance = lambda *a: True\n"
-        "json.dumps = lambda *a, **k: 'true'\njson.loads = lambda *a, **k: 3\ndef add(a, b): return 0"
-    ),
-    "writes to every open pipe": (
-        "import os\ndef add(a, b):\n    for number in range(64):\n        try: os.write(number, b'{\"value\": true}\\n{\"done\": true}\\n' * 3)\n"
-        "        except OSError: pass\n    os._exit(0)"
-    ),
-    "searches its memory": (
-        "import gc\ndef add(a, b):\n    for found in gc.get_objects():\n        if isinstance(found, dict) and 'expected' in found:\n"
-        "            return found['expected']\n    return 0"
-    ),
+    "returns what equals everything": """
+class Equal(int):
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    __hash__ = int.__hash__
+def add(a, b): return Equal(0)
+""",
+    "prints that it passed": """
+import os
+print("PASSED 3/3", '{"done": true}', sep="\\n", flush=True)
+def add(a, b): os._exit(0)
+""",
+    "looks for the expected value in its callers": """
+import sys
+def add(a, b):
+    frame = sys._getframe(1)
+    while frame:
+        for name in ("expected", "want", "answer", "case", "cases"):
+            for names in (frame.f_locals, frame.f_globals):
+                if name in names: return names[name]
+        frame = frame.f_back
+    return 0
+""",
+    "patches what compares": """
+import builtins, json
+builtins.all = builtins.any = builtins.isinstance = lambda *a: True
+json.dumps = lambda *a, **k: "true"
+json.loads = lambda *a, **k: 3
+def add(a, b): return 0
+""",
+    "writes to every open pipe": """
+import os
+def add(a, b):
+    for number in range(64):
+        try: os.write(number, b'{"value": true}\\n{"done": true}\\n' * 3)
+        except OSError: pass
+    os._exit(0)
+""",
+    "searches its memory": """
+import gc
+def add(a, b):
+    for found in gc.get_objects():
+        if isinstance(found, dict) and "expected" in found: return found["expected"]
+    return 0
+""",
 }

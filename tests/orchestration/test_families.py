@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 from analysis.model import Agent, Event, Source, Trace
 from analysis.orchestration.patterns.conditions import across_domains, conditions
 from analysis.orchestration.patterns.families import Families, family_ids, pattern_families, trace_families
-from analysis.orchestration.patterns.features import embed, forms, joined, wl_features
+from analysis.orchestration.patterns.features import embed, joined, wl_features
 from analysis.orchestration.patterns.graphs import PatternGraph, pattern_graph
 from analysis.orchestration.patterns.mining import Mined, Pattern
 from analysis.orchestration.patterns.naming import structure_name
@@ -83,7 +82,7 @@ def run(name: str, steps: Sequence[Step], rng: random.Random) -> Trace:
     """A run of the plan whose events come in a random order that keeps causes first."""
     waiting = {step[0]: set(step[4]) for step in steps}
     by_id = {step[0]: step for step in steps}
-    events = []
+    events: list[Event] = []
     while waiting:
         ready = sorted(step for step, parents in waiting.items() if not parents)
         chosen = rng.choice(ready)
@@ -113,11 +112,12 @@ def noisy(kind: int, name: str, rng: random.Random) -> PatternGraph:
     """A graph of one of three ways to grow: a hub, a chain with side steps, a binary tree; no two are alike."""
     n = rng.randint(20, 40)
     labels = [rng.choice("abcd") for _ in range(n)]
-    grow: Callable[[int], int] = [
+    ways: list[Callable[[int], int]] = [
         lambda v: 0 if rng.random() < 0.8 else rng.randrange(v),
         lambda v: v - 1,
         lambda v: (v - 1) // 2,
-    ][kind]
+    ]
+    grow = ways[kind]
     words = ["delegation", "own", "message"]
     return graph(name, labels, [(grow(v), v, words[kind] if rng.random() < 0.9 else "return") for v in range(1, n)])
 
@@ -189,31 +189,7 @@ def test_the_id_of_a_family_is_that_of_its_medoid_in_any_corpus() -> None:
     (alone,) = trace_families(runs([chain(4)], 3, seed=9)).families
     assert alone.family_id in {family.family_id for family in found.families}
     assert alone.family_id == family_ids(runs([chain(4)], 1))[0]
-    assert alone.family_id == "fccf36d3a9fbeae42"  # the same on every machine
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6))
-def test_two_graphs_have_one_form_exactly_if_they_are_isomorphic(seed: int) -> None:
-    rng = random.Random(seed)
-    n = rng.randint(2, 6)
-    first, second = (
-        graph("t", [rng.choice("ab") for _ in range(n)],
-              {(a, b): (a, b, rng.choice("xy")) for a, b in (sorted(rng.sample(range(n), 2)) for _ in range(n))}.values())  # type: ignore[arg-type]
-        for _ in range(2)
-    )  # fmt: skip
-    a, b, c = forms(joined([first, second, shuffled(first, rng)]))
-    assert a == c
-    assert (a == b) == nx.is_isomorphic(
-        drawn(first), drawn(second), node_match=lambda x, y: x == y, edge_match=lambda x, y: x == y
-    )
-
-
-def drawn(one: PatternGraph) -> nx.DiGraph:
-    found = nx.DiGraph()
-    found.add_nodes_from((n, {"label": label}) for n, label in enumerate(one.labels))
-    found.add_edges_from((a, b, {"label": label}) for a, b, label in one.edges)
-    return found
+    assert family_ids([graph("t", "ab", [(0, 1, "x")])]) == ["fd36dd3204533d960"]  # the same on every machine
 
 
 def test_wl_features_count_neighbourhoods_with_directions_and_edge_labels() -> None:
@@ -311,7 +287,7 @@ def test_the_condition_under_which_a_family_pays_is_found() -> None:
     assert best.low > 0.2 < best.lift
     assert sum(leaf.n_with + leaf.n_without for leaf in found.leaves) == 800
     assert all(leaf.low is None or leaf.low < 0.1 for leaf in found.leaves[1:])
-    assert found.note.startswith("rules predict tasks left out better")
+    assert found.note.startswith("on tasks left out, the rules explain more")
 
 
 def test_easy_tasks_are_no_condition() -> None:
@@ -320,6 +296,16 @@ def test_easy_tasks_are_no_condition() -> None:
     found = conditions(has, table.assign(passed=passed * 1.0), features)
     assert [leaf.rule for leaf in found.leaves] == [""]
     assert found.note.startswith("no rule: on tasks left out")
+
+
+def test_where_a_family_is_common_is_no_condition() -> None:
+    # Easy tasks nearly all use the family, hard ones nearly never, and it makes no difference in either.
+    _, table, features, rng = team(800, 2)
+    easy = (features["domain"] == "code").to_numpy()
+    has = rng.random(800) < np.where(easy, 0.9, 0.1)
+    found = conditions(has, table.assign(passed=(rng.random(800) < np.where(easy, 0.95, 0.1)) * 1.0), features)
+    assert found.leaves[0].lift > 0.5  # over all runs
+    assert found.note.startswith("no rule")
 
 
 def test_rules_in_noise_are_refused() -> None:

@@ -169,6 +169,19 @@ def test_the_compiled_loops_and_those_on_lists_find_the_same(directed: bool) -> 
             ]
 
 
+def test_going_over_to_the_compiled_loops_on_the_way_changes_nothing() -> None:
+    rng = random.Random(3)
+    graphs = [graph("a" * 60, [(rng.randrange(n), n, "x") for n in range(1, 60)]) for _ in range(400)]
+    corpus, limits = corpus_of(graphs, min_support=300, directed=True), Limits(300, 4, 20_000)
+    whole = list(search(corpus, limits, engines.compiled()))
+    engines.compiled.cache_clear()
+    found = list(search(corpus, limits))
+    assert engines.compiled.cache_info().currsize == 1  # it did go over
+    assert [(f.code, f.graphs.tolist(), f.examples.tolist()) for f in found] == [
+        (f.code, f.graphs.tolist(), f.examples.tolist()) for f in whole
+    ]
+
+
 def contains(larger: Pattern, smaller: Pattern) -> bool:
     """Whether leaving one edge out of the larger pattern gives the smaller."""
     for n in range(larger.n_edges):
@@ -201,6 +214,10 @@ def test_an_example_is_an_embedding_in_the_graph_it_names() -> None:
             assert tuple([graphs[at].labels[node] for node in example]) == pattern.nodes
             assert {(example[a], example[b], kind) for a, b, kind in pattern.edges} <= set(graphs[at].edges)
             assert mined.events(n, at, graphs[at]) == tuple([(f"e{node}",) for node in example])
+    n = next(n for n, pattern in enumerate(mined.patterns) if pattern.support < len(graphs))
+    at = next(at for at in range(len(graphs)) if at not in mined.occurrences[[n]].indices)
+    with pytest.raises(LookupError, match=f"{mined.patterns[n].pattern_id} does not occur in g{at}"):
+        mined.events(n, at, graphs[at])
 
 
 def test_an_id_is_the_same_in_every_corpus_and_for_every_way_to_write_the_pattern_down() -> None:
@@ -211,6 +228,10 @@ def test_an_id_is_the_same_in_every_corpus_and_for_every_way_to_write_the_patter
     for pattern in mined.patterns:
         other = shuffled(graph(pattern.nodes, pattern.edges), rng)
         assert pattern_id(other.labels, other.edges) == pattern.pattern_id
+    for pattern in mine(random_graphs(rng, 10, n_nodes=8), min_support=2, max_edges=4, directed=False).patterns:
+        other = shuffled(graph(pattern.nodes, pattern.edges), rng)
+        turned = [(b, a, kind) for a, b, kind in other.edges] + list(other.edges)
+        assert pattern_id(other.labels, turned, directed=False) == pattern.pattern_id
     assert len({pattern.pattern_id for pattern in mined.patterns}) == len(mined.patterns)
 
 

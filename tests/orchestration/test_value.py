@@ -196,6 +196,17 @@ def test_a_confounded_task_does_not_make_a_pattern_significant() -> None:
     assert row["lift"] < -0.3
     assert row["p_adjusted"] > 0.1
     assert abs(row["matched"]) < 0.1
+    assert 100 < row["n_tested"] < 240  # not the runs of tasks in which all or none have it
+
+
+def test_a_difference_that_turns_round_among_runs_of_one_task_is_said() -> None:
+    # Runs of easy tasks mostly have the pattern; in every task the run with it is the worse one.
+    ease = np.repeat(np.arange(30), 4) / 5
+    with_ = np.tile([1, 0, 0, 0], 30) | (np.repeat(np.arange(30) >= 15, 4) & (np.arange(120) % 4 < 3))
+    row = one_row(with_, runs(120, task=np.repeat(np.arange(30), 4).astype(str), m=ease - 0.5 * with_))
+    assert row["low"] > 0.5
+    assert (row["matched"], row["n_pairs"], row["n_tested"]) == (pytest.approx(-0.5), 30, 120)
+    assert row["reason"] == "matched runs differ the other way: which runs have it says more than having it"
 
 
 @settings(max_examples=15, deadline=None)

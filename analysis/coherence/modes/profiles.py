@@ -85,8 +85,9 @@ def residual_profiles(violations: pd.DataFrame, attribution: pd.DataFrame) -> Pr
     shares = (rows["drop"] / drops).where(drops > 0, rows["violated"] / n_violated).fillna(0.0)
     rows = rows.assign(weight=shares * rows["residual"] ** 2)
     pairs = _pairs(_ends(rows[rows["weight"] > 0], attribution))
-    pairs["cell"] = pairs["kind"].astype(str) + BORDER + pairs["pair"] + BORDER + pairs["turn_phase"].astype(str)
-    return _tabled(pairs, "residual")
+    parts = ["kind", "pair", "turn_phase"]
+    summed = pairs.groupby(["trace_id", *parts], observed=True, sort=False)["weight"].sum().reset_index()
+    return _tabled(summed.assign(cell=_cells(summed[parts])), "residual")
 
 
 def _ends(rows: pd.DataFrame, attribution: pd.DataFrame) -> pd.DataFrame:
@@ -103,7 +104,8 @@ def _pairs(ends: pd.DataFrame) -> pd.DataFrame:
     """Return the weight of each relation's pairs: trace_id, kind, turn_phase, pair, weight."""
     import pandas as pd
 
-    roles = np.array([*(role_of(str(name)) for name in ends["component"].cat.categories), NOBODY], dtype=object)
+    names = ends["component"].cat.categories
+    roles, of = np.unique([*(role_of(str(name)) for name in names), NOBODY], return_inverse=True)
     slim = pd.DataFrame({"row": ends["row"], "who": ends["component"].cat.codes.astype(np.int64), "energy": ends["energy"]})
     both = slim.merge(slim, on="row", suffixes=("", "_other"))
     both = both[both["who"] <= both["who_other"]]
@@ -111,14 +113,29 @@ def _pairs(ends: pd.DataFrame) -> pd.DataFrame:
     by_row = product.groupby(both["row"])
     total = by_row.transform("sum")
     share = (product / total).where(total > 0, 1.0 / by_row.transform("size"))
-    one, other = roles[both["who"]].astype(str), roles[both["who_other"]].astype(str)
-    first, second = np.where(one <= other, one, other), np.where(one <= other, other, one)
-    joined = np.char.add(np.char.add(first, "–"), second)
-    alone = np.where(one == NOBODY, one, np.char.add(one, " alone"))
-    pair = np.where(both["who"] == both["who_other"], alone, joined)
+    one, other = of[both["who"]], of[both["who_other"]]
+    is_alone = (both["who"] == both["who_other"]).to_numpy()
+    code = np.where(is_alone, -1 - one, np.minimum(one, other) * len(roles) + np.maximum(one, other))
+    codes, place = np.unique(code, return_inverse=True)
+    pair = pd.Categorical.from_codes(place, [_pair_name(int(c), roles.tolist()) for c in codes])
     facts = ends.drop_duplicates("row").set_index("row")[["trace_id", "kind", "turn_phase", "weight"]]
-    found = facts.loc[both["row"]].reset_index(drop=True)
-    return found.assign(pair=pair, weight=found["weight"].to_numpy() * share.to_numpy())
+    found = facts.astype({"trace_id": "category", "kind": "category", "turn_phase": "category"}).loc[both["row"]]
+    return found.reset_index(drop=True).assign(pair=pair, weight=found["weight"].to_numpy() * share.to_numpy())
+
+
+def _cells(parts: pd.DataFrame) -> pd.Series:
+    """Return the names of cells; each distinct one is put together once."""
+    place, distinct = parts.groupby(parts.columns.tolist(), observed=True, sort=False).ngroup(), parts.drop_duplicates()
+    names = np.array([BORDER.join(map(str, row)) for row in distinct.itertuples(index=False)], dtype=object)
+    return place.map(dict(enumerate(names)))
+
+
+def _pair_name(code: int, roles: Sequence[str]) -> str:
+    """Return the words for a pair: -1 - role for a component with itself, else first role × number of roles + second role."""
+    if code < 0:
+        role = roles[-1 - code]
+        return role if role == NOBODY else f"{role} alone"
+    return "–".join(roles[n] for n in divmod(code, len(roles)))
 
 
 def orchestration_profiles(
@@ -221,9 +238,11 @@ def _roles(components: pd.DataFrame) -> pd.Series:
 
 def _tabled(rows: pd.DataFrame, source: Source) -> Profiles:
     """Return (trace_id, cell, weight) as a matrix whose rows sum to 1; traces and cells sorted."""
+    import pandas as pd
+
     rows = rows[rows["weight"] > 0]
-    trace_ids, at = np.unique(rows["trace_id"].to_numpy(dtype=str), return_inverse=True)
-    cells, place = np.unique(rows["cell"].to_numpy(dtype=str), return_inverse=True)
+    at, trace_ids = pd.factorize(rows["trace_id"].astype(str), sort=True)
+    place, cells = pd.factorize(rows["cell"].astype(str), sort=True)
     flat = np.bincount(at * len(cells) + place, weights=rows["weight"], minlength=len(trace_ids) * len(cells))
     matrix = flat.astype(np.float64).reshape(len(trace_ids), len(cells))
     matrix = matrix / matrix.sum(axis=1, keepdims=True)
