@@ -62,7 +62,13 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     ]
     names = ("decision_id", "trace_id", "event_id", "what", "value", "made_at")
     decided = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in decisions], schema=SCHEMAS["decisions"])
-    tables = rows | {"problems": problems, "decisions": decided}
+    worked_out = {
+        "occurrences": {"trace_id": A.trace_id, "pattern_id": "P1"},
+        "family_members": {"trace_id": B.trace_id, "family_id": "f1"},
+        "mode_members": {"trace_id": A.trace_id, "source": "residual", "mode_id": "m1"},
+    }
+    stages = {name: pa.Table.from_pylist([row], schema=SCHEMAS[name]) for name, row in worked_out.items()}
+    tables = rows | {"problems": problems, "decisions": decided} | stages
     workspace.commit(workspace.head(), {name: [workspace.write(name, data)] for name, data in tables.items()})
     return Snapshot(workspace)
 
@@ -81,7 +87,7 @@ CASES = {
     'task:"a,b"': "B", 'task:q1,"a,b"': "AB", "task:a,b": "", "domain:web": "A", "condition:unguided": "A", "trial:2": "B",
     "passed:yes": "B", "passed:no": "A", "passed:unknown": "C", "agent:websurfer": "A", "agent:lead,coder": "AB",
     "annotator:me": "A", 'category:"wrong, plan"': "A", "category:wrong": "", "problem:orphan": "A", "problem:bad-json": "",
-    "finding:none": "", "tag:seen": "A", "tag:odd": "", "agents>1": "A", "agents>=1": "AB", "agents<1": "C", "agents=0": "C",
+    "finding:none": "", "pattern:p1": "A", "family:f1,f2": "B", "mode:m1": "A", "-mode:m1": "BC", "tag:seen": "A", "tag:odd": "", "agents>1": "A", "agents>=1": "AB", "agents<1": "C", "agents=0": "C",
     "events=1": "B", "claims>0": "B", "labels>0": "A", "errors>0": "A", "explicit<1": "A", "explicit>=0.5": "AB",
     "score>0.25": "B", "score<=0.25": "A", "tokens>0": "AB", "tokens=35": "A", "tokens<10": "B", "seconds>=3": "A",
     "seconds<1e9": "AB", "text:log": "A", 'text:"please log"': "A", "text:drop": "", "model:big-1": "A", "prompt:surf": "A",

@@ -94,6 +94,7 @@ def _ends(rows: pd.DataFrame, attribution: pd.DataFrame) -> pd.DataFrame:
     """Return who may share each relation: one row a relation and component, with the energy."""
     if "components" in rows:
         ends = rows.explode("components").rename(columns={"components": "component"})
+        ends = ends.astype({"component": attribution["component"].dtype})  # an empty column has no type to join by
         ends = ends.merge(attribution, how="left", on=[*_STATE, "component"])
     else:
         ends = rows.merge(attribution, how="left", on=_STATE)
