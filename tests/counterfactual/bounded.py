@@ -11,7 +11,6 @@ import resource
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -23,7 +22,8 @@ _WALL_S = 60
 def outcomes(jobs: Sequence[tuple[str, str, Sequence[Sequence[Any]]]]) -> list[list[Any]]:
     """For each (source, entry point, list of arguments): what each call came to, `["value", v]`, `["raised"]` or `["steps"]`."""
     text = json.dumps([list(job) for job in jobs])
-    done = subprocess.run([sys.executable, "-I", __file__], input=text, capture_output=True, text=True, timeout=_WALL_S, check=True)
+    command = [sys.executable, "-I", __file__]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_WALL_S, check=True)
     found: list[list[Any]] = json.loads(done.stdout)
     return found
 
@@ -62,7 +62,7 @@ def _main() -> None:
         scope: dict[str, Any] = {"__name__": "program"}
         exec(compile(source, entry_point, "exec", dont_inherit=True), scope)
         found.append([_call(scope[entry_point], arguments) for arguments in calls])
-    json.dump(found, Path("/dev/stdout").open("w"))
+    json.dump(found, sys.stdout)
 
 
 if __name__ == "__main__":

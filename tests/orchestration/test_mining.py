@@ -172,7 +172,7 @@ def test_the_compiled_loops_and_those_on_lists_find_the_same(directed: bool) -> 
 def test_going_over_to_the_compiled_loops_on_the_way_changes_nothing() -> None:
     rng = random.Random(3)
     graphs = [graph("a" * 60, [(rng.randrange(n), n, "x") for n in range(1, 60)]) for _ in range(400)]
-    corpus, limits = corpus_of(graphs, min_support=300, directed=True), Limits(300, 4, 20_000)
+    corpus, limits = corpus_of(graphs, min_support=300, directed=True), Limits(300, 5, 20_000)
     whole = list(search(corpus, limits, engines.compiled()))
     engines.compiled.cache_clear()
     found = list(search(corpus, limits))
@@ -248,6 +248,14 @@ def test_equal_branches_are_counted_once_and_not_in_every_order() -> None:
     mined = mine([branches, branches], min_support=2, max_edges=8)
     assert len(mined.patterns) == 15  # 1 to 4 arms, of which none to all have a hand; and an arm and its hand alone
     assert same(mined, mine([shuffled(branches, random.Random(0))] * 2, min_support=2, max_edges=8))
+
+
+def test_branches_of_equal_edges_and_other_shape_still_grow() -> None:
+    chain, fork = [(0, 1, "x"), (1, 2, "x"), (2, 3, "x")], [(0, 4, "x"), (4, 5, "x"), (4, 6, "x")]
+    tree = graph("abbbbbbb", [*chain, *fork, (4, 7, "x")])
+    largest = mine([tree, tree], min_support=2, max_edges=7).patterns[-1]
+    assert largest.n_edges == 7
+    assert largest.pattern_id == pattern_id(tree.labels, tree.edges)
 
 
 def test_undirected_patterns_forget_the_direction() -> None:

@@ -11,7 +11,7 @@ import json
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -20,7 +20,6 @@ from analysis.counterfactual.sandbox import Case
 from analysis.errors import TaskError, UnknownNameError
 
 Fault = Literal["off-by-one", "edge-case", "type", "performance", "misread-spec"]
-FAULTS: tuple[str, ...] = get_args(Fault)
 
 #: All types that parameters and results can have, as sources write them.
 TYPES: dict[str, Any] = {

@@ -45,8 +45,8 @@ class Node(msgspec.Struct, frozen=True):
     @property
     def inputs(self) -> tuple[Parameter, ...]:
         """The inputs of the whole task that this node uses."""
-        names = [(argument.parameter, f"{self.part}_{argument.parameter.name}") for argument in self.arguments if not argument.takes]
-        return tuple([Parameter(name, parameter.type) for parameter, name in names])
+        own = [argument.parameter for argument in self.arguments if not argument.takes]
+        return tuple([Parameter(f"{self.part}_{parameter.name}", parameter.type) for parameter in own])
 
 
 class ComposedTask(msgspec.Struct, frozen=True):
@@ -78,12 +78,13 @@ class ComposedTask(msgspec.Struct, frozen=True):
 
     def cases(self, part: str | None = None) -> tuple[Case, ...]:
         """Return the integrated tests: inputs of the task, and the true result of the whole or of one part."""
-        given = [[_given(node, n) for node in self.nodes] for n in range(len(self.nodes[0].cases))]
+        n_cases = len(self.nodes[0].cases)
+        given = [[value for node in self.nodes for value in _given(node, n)] for n in range(n_cases)]
         ends = [self.node(name) for name in ([part] if part else self.shape.ends)]
         tolerance = max([node.cases[0].tolerance for node in ends])
-        results = [[node.cases[n].expected for node in ends] for n in range(len(given))]
+        results = [[node.cases[n].expected for node in ends] for n in range(n_cases)]
         return tuple([
-            Case(tuple(sum(inputs, [])), found[0] if len(ends) == 1 else found, tolerance)
+            Case(tuple(inputs), found[0] if len(ends) == 1 else found, tolerance)
             for inputs, found in zip(given, results, strict=True)
         ])  # fmt: skip
 
@@ -101,7 +102,7 @@ class ComposedTask(msgspec.Struct, frozen=True):
 def compose(bank: Bank, shape: Shape, *, rng: np.random.Generator, n_cases: int = 12) -> ComposedTask:
     """Return a task of a shape, each function used at most once, with `n_cases` integrated tests.
 
-    An end or inner node whose results hardly differ would hide errors: at least four results differ (of a bool, both occur).
+    Of every part at least four results differ (of a bool, both occur): one that hardly changes would hide errors.
     Raises TaskError where no functions fit, and where the bank is not the built-in one.
 
     >>> from analysis.counterfactual.tasks.bank import load_bank
@@ -127,12 +128,11 @@ def wiring(task: ComposedTask, result: str | None = None) -> list[str]:
     return [*lines, f"return {ends[0]}" if len(ends) == 1 else f"return [{', '.join(ends)}]"]
 
 
-def _wired(
-    bank: Bank, shape: Shape, references: References, rng: np.random.Generator, n_cases: int
-) -> tuple[Node, ...] | None:
+def _wired(bank: Bank, shape: Shape, references: References, rng: np.random.Generator, n_cases: int) -> tuple[Node, ...] | None:
     nodes: dict[str, Node] = {}
-    types = _planned(bank, shape, rng)
-    for part in shape.parts if types is not None else ():
+    if (types := _planned(bank, shape, rng)) is None:
+        return None
+    for part in shape.parts:
         used = {node.function.function_id for node in nodes.values()}
         taken = [nodes[name] for name in part.takes]
         offered = [f for f in _shuffled(bank.functions, rng) if f.function_id not in used and _returns(f, part.name, types)]
@@ -142,7 +142,7 @@ def _wired(
         if node is None:
             return None
         nodes[part.name] = node
-    return tuple(nodes.values()) or None
+    return tuple(nodes.values())
 
 
 def _planned(bank: Bank, shape: Shape, rng: np.random.Generator) -> dict[str, str] | None:
@@ -193,12 +193,12 @@ def _node(
         true = {node.part: node.cases[n].expected for node in taken}
         # Another test's inputs where these, beside what flows in, are outside what the function is defined for.
         tries = (_arguments(function, bound, true, n + later) for later in range(len(function.cases)))
-        found = ((given, references.call(function, given)) for given in tries)
-        case = next((Case(tuple(given), result, function.cases[0].tolerance) for given, result in found if result is not None), None)
-        if case is None or len(json.dumps(case.expected)) > _MAX_CHARS:
+        called = ((given, references.call(function, given)) for given in tries)
+        given, result = next(((given, result) for given, result in called if result is not None), ([], None))
+        if result is None or len(json.dumps(result)) > _MAX_CHARS:
             return None
-        cases.append(case)
-    n_needed = 2 if function.returns == "bool" else n_cases // 2
+        cases.append(Case(tuple(given), result, function.cases[0].tolerance))
+    n_needed = 2 if function.returns == "bool" else min(4, n_cases)
     n_results = len({json.dumps(case.expected, sort_keys=True) for case in cases})
     return Node(part, function, bound, tuple(cases)) if n_results >= n_needed else None
 

@@ -27,7 +27,11 @@ def program(task: ComposedTask, sources: Mapping[str, str], *, result: str | Non
     >>> from analysis.counterfactual.tasks.shapes import chain
     >>> from analysis.streams import stream
     >>> task = compose(load_bank(), chain(2), rng=stream(8, "doc"))
-    >>> print(program(task, {}))
+    >>> print(program(task, {}), end="")
+    def solve(p1_points: list[tuple[int, int]]) -> list[int]:
+        p1 = bounding_box(p1_points)
+        p2 = running_sums(p1)
+        return p2
     """
     inputs = ", ".join(map(str, task.inputs))
     returns = task.node(result).function.returns if result else task.returns

@@ -84,7 +84,7 @@ def tree(n_leads: int, n_workers: int, *, n_crossed: int = 0) -> Shape:
     return Shape(f"tree-{n_leads}x{n_workers}" + (f"-crossed-{n_crossed}" if n_crossed else ""), tuple(parts))
 
 
-def ladder(n: int) -> Shape:
+def _ladder(n: int) -> Shape:
     """Return two chains of n parts; every part of the second also takes the result beside it in the first."""
     parts: list[Part] = []
     for k in range(1, n + 1):
@@ -104,6 +104,7 @@ _DIAMOND = Shape("diamond", (Part("top"), Part("left", ("top",)), Part("right", 
 SHAPES: dict[str, Shape] = {
     shape.name: shape
     for shape in (
-        chain(3), chain(5), relay(3), fan(4), fan(8), gather(3), _DIAMOND, tree(2, 3), tree(2, 3, n_crossed=2), tree(3, 2), ladder(3),
+        chain(3), chain(5), relay(3), fan(4), fan(8), gather(3), _DIAMOND,
+        tree(2, 3), tree(2, 3, n_crossed=2), tree(3, 2), _ladder(3),
     )
 }  # fmt: skip

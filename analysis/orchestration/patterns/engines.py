@@ -15,7 +15,7 @@ import numpy.typing as npt
 from analysis.orchestration.patterns import kernels
 
 #: Edges looked at in lists, after which loading the compiled loops pays.
-ENOUGH = 2_000_000
+ENOUGH = 1_000_000
 _ENOUGH_CODES = 5_000
 
 

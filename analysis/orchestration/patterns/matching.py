@@ -7,7 +7,8 @@ it gives up.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,10 +45,10 @@ def match(library: Library, graphs: Sequence[PatternGraph]) -> Matches:
     for column, graph in enumerate(graphs):
         index = _index(graph)
         for row, (entry, plan) in enumerate(zip(library.patterns, plans, strict=True)):
-            is_there = _occurs(plan, index)
-            if is_there is None:
+            placed = _placed(plan, index)
+            if placed is None:
                 undecided.append((entry.pattern_id, graph.trace_id))
-            elif is_there:
+            elif placed:
                 found.append((row, column))
     rows, columns = zip(*found, strict=True) if found else ((), ())
     shape = (len(library.patterns), len(graphs))
@@ -62,6 +63,30 @@ def match_families(library: Library, graphs: Sequence[PatternGraph]) -> Any:
     found = [(row[name], column) for column, name in enumerate(family_ids(graphs)) if name in row]
     rows, columns = zip(*found, strict=True) if found else ((), ())
     return sparse.csr_array((np.ones(len(found), bool), (rows, columns)), shape=(len(row), len(graphs)))
+
+
+def embedding(entry: Entry, graph: PatternGraph) -> tuple[int, ...] | None:
+    """Return one occurrence of a pattern: for each of its nodes the node of the graph that it is placed on.
+
+    None where it does not occur, or the search was given up. The edges of a pattern in order of time, whose id starts with
+    `o`, follow each other in the graph as they do in the pattern.
+
+    >>> graph = PatternGraph("t", ("act", "lead", "act"), ((1, 2, "x"),), (("e1",), ("e2",), ("e3",)))
+    >>> embedding(Entry("p", "", ("act", "lead"), ((1, 0, "x"),), 1, 1.0), graph)
+    (2, 1)
+    """
+    plan = _plan(entry)
+    time = {edge: n for n, edge in reversed(list(enumerate(graph.edges)))}
+
+    def is_in_order(placed: Sequence[int]) -> bool:
+        at = dict(zip(plan.nodes, placed, strict=True))
+        times = [time[at[source], at[target], label] for source, target, label in entry.edges]
+        return all(earlier < later for earlier, later in pairwise(times))
+
+    placed = _placed(plan, _index(graph), is_in_order if entry.pattern_id.startswith("o") else None)
+    if not placed:
+        return None
+    return tuple([node for _, node in sorted(zip(plan.nodes, placed, strict=True))])
 
 
 _Way = tuple[bool, str]  # is the edge followed forwards, and its label
@@ -84,6 +109,9 @@ class _Step(NamedTuple):
 
 
 class _Plan(NamedTuple):
+    """The nodes of a pattern in the order in which they are placed, and what its edges are like."""
+
+    nodes: tuple[int, ...]
     steps: tuple[_Step, ...]
     edges: Counter[tuple[str, str, str]]
 
@@ -118,13 +146,13 @@ def _plan(entry: Entry) -> _Plan:
     steps = [
         _Step(entry.nodes[n], tuple([(place[other], way) for other, way in ties[n] if place[other] < place[n]])) for n in order
     ]
-    return _Plan(tuple(steps), _kinds(entry.nodes, entry.edges))
+    return _Plan(tuple(order), tuple(steps), _kinds(entry.nodes, entry.edges))
 
 
-def _occurs(plan: _Plan, index: _Index) -> bool | None:
-    """Return whether the pattern is in the graph; None where that took too many steps to find out."""
+def _placed(plan: _Plan, index: _Index, fits: Callable[[Sequence[int]], bool] | None = None) -> list[int] | None:
+    """Return where the nodes of the pattern can be placed; [] if nowhere, None if that took too many steps to find out."""
     if not plan.edges <= index.edges:
-        return False
+        return []
     placed: list[int] = []
     tries: list[Iterator[int]] = [iter(index.by_label[plan.steps[0].label])]
     for _ in range(_MAX_STEPS):
@@ -132,12 +160,15 @@ def _occurs(plan: _Plan, index: _Index) -> bool | None:
         if node is None:
             tries.pop()
             if not tries:
-                return False
+                return []
             placed.pop()
             continue
         placed.append(node)
         if len(placed) == len(plan.steps):
-            return True
+            if fits is None or fits(placed):
+                return placed
+            placed.pop()
+            continue
         tries.append(iter(_next(plan.steps[len(placed)], placed, index)))
     return None
 

@@ -265,7 +265,8 @@ def _block(held: Sparse, metric: str, values: Floats, *, runs: _Runs, chance: Ch
     n_tasks_without = (sums.n_all > 0).sum() - _n_full(sums)
     with np.errstate(invalid="ignore", divide="ignore"):
         with_mean = sums.total.sum(axis=1) / n_with
-        without_mean = (sums.total_all.sum() - sums.total.sum(axis=1)) / n_without
+        # A total of none is 0 only up to rounding, and that by 0 would be infinite.
+        without_mean = np.where(n_without > 0, sums.total_all.sum() - sums.total.sum(axis=1), math.nan) / n_without
         matched = pairs.total.sum(axis=1) / pairs.n.sum(axis=1)
         ratio = with_mean / without_mean if metric == PASSED else np.full(len(n_with), math.nan)
     apart, ratios, within = _drawn(sums, pairs, seed)
