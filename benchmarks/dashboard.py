@@ -1,7 +1,8 @@
 """How fast the pages are, in a real browser: `python benchmarks/dashboard.py [--quick] [--json]`.
 
 A long trace opened from its address by a browser that never saw the page, a click in its lanes, the list of 100,000 traces,
-and one trace out of 100,000 read from the store. Peers' figures are as others reported them, on other machines: no ratio.
+a click in a heat map, and one trace out of 100,000 read from the store. Peers' figures are as others reported them, on other
+machines: no ratio.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from corpus import write_corpus
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from analysis.cli.serve import running
-from analysis.model import encode
-from analysis.pipeline import import_paths
+from analysis.model import Agent, Claim, Relation, Trace, encode
+from analysis.pipeline import analyse, import_paths
 from analysis.simulation import SimulationPolicy, simulate
 from analysis.workspace import Snapshot, Workspace, trace_tables
 
@@ -35,6 +36,7 @@ N_TRACES = 100_000
 N_BASE = 2_000  # of them simulated in quick mode; the others are these under other ids
 N_LONG = 3  # traces opened, each once
 N_CLICKS = 7
+N_COMPONENTS, N_TURNS = 12, 200  # of the heat map
 FILTERS = ("passed:no", "condition:parallel", "events>17", "passed:yes agent:planner", "-passed:yes")
 WAIT_MS = 120_000
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -73,7 +75,8 @@ def measure(*, quick: bool) -> list[Row]:
     """Build the workspaces in a temporary folder, serve them, and measure."""
     with tempfile.TemporaryDirectory(prefix="counterpoint-bench-") as folder, _chromium() as browser:
         many = _many(Path(folder), quick=quick)
-        return [*_long_traces(Path(folder), browser), *_list_of_traces(many, browser, quick=quick), _from_the_store(many)]
+        shown = [*_long_traces(Path(folder), browser), *_list_of_traces(many, browser, quick=quick)]
+        return [*shown, _heat_map(Path(folder), browser), _from_the_store(many)]
 
 
 @contextmanager
@@ -198,6 +201,52 @@ def _list_of_traces(workspace: Workspace, browser: Browser, *, quick: bool) -> l
         ),
         Row(f"list of {N_TRACES:,} traces: filter; median of {len(filters)}", statistics.median(filters), "s", 0.5),
     ]
+
+
+def _heat_map(folder: Path, browser: Browser) -> Row:
+    """Click cells of a heat map of 12 components × 200 turns."""
+    names = [f"component{n:02}" for n in range(N_COMPONENTS)]
+    draw = random.Random(2)
+    said = [
+        Claim(claim_id=f"{name}.{turn}", component=name, proposition=f"{name}_ok", p=round(draw.random(), 3), turn=turn)
+        for turn in range(N_TURNS)
+        for name in names
+    ]
+    tie = Relation(relation_id="r", formula=f"exactly_one({', '.join(f'{name}_ok' for name in names)})")
+    agents = tuple(Agent(agent_id=name, component=name) for name in names)
+    trace = Trace(trace_id="counterpoint:heat", world="recorded", agents=agents, claims=tuple(said), relations=(tie,))
+    (folder / "heat.jsonl").write_bytes(encode(trace) + b"\n")
+    workspace = Workspace(folder / "heat", create=True)
+    import_paths(workspace, [folder / "heat.jsonl"])
+    analyse(workspace, only=["claims", "residuals"])
+    with running(workspace.location, None) as (url, _):
+        page = _fresh(browser)
+        page.set_viewport_size({"width": 1280, "height": 1600})
+        page.goto(f"{url}/coherence?view=trace&trace=heat")
+        cells = page.locator(".js-plotly-plot .nsewdrag.drag").first
+        cells.wait_for(state="attached", timeout=WAIT_MS)
+        page.get_by_text("What would make it coherent?").wait_for(timeout=WAIT_MS)
+        page.wait_for_timeout(2000)
+        times = [_cell(page, cells, 0.1 + 0.11 * n) for n in range(N_CLICKS)]
+    measure = f"heat map of {N_COMPONENTS} × {N_TURNS} cells: click to what was claimed; median of {len(times)}"
+    return Row(measure, statistics.median(times), "s", 0.5)
+
+
+def _cell(page: Page, cells: Locator, place: float) -> float:
+    box = cells.bounding_box()
+    assert box is not None
+    heading = page.get_by_text("what it had claimed by turn")
+    before = heading.inner_text() if heading.count() else ""
+    page.mouse.move(box["x"] + box["width"] * place, box["y"] + box["height"] * place)
+    page.wait_for_timeout(300)
+    started = time.perf_counter()
+    page.mouse.click(box["x"] + box["width"] * place, box["y"] + box["height"] * place)
+    if before:
+        page.get_by_text(before, exact=True).wait_for(state="detached", timeout=WAIT_MS)
+    heading.wait_for(timeout=WAIT_MS)
+    seconds = time.perf_counter() - started
+    page.wait_for_timeout(800)
+    return seconds
 
 
 def _open_list(page: Page, url: str) -> float:

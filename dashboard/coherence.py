@@ -81,8 +81,9 @@ def _draw_numbers(end: pd.Series) -> None:
     st.caption(safe.markdown(f"{' · '.join(said)} · {end['method']}", 400))
 
 
+@st.fragment
 def _draw_cells(version: Version, trace_id: str, level: str, attribution: pd.DataFrame) -> None:
-    """Draw the heat map, its rows as a table, and what stands behind the cell that is selected."""
+    """Draw the heat map, its rows as a table, and what stands behind the cell that is selected; a pick redraws only this."""
     value = selection.choose("cells", "What a cell shows", {name: words[0] for name, words in CELLS.items()})
     if not attribution[value].notna().any():
         st.info("One turn only: there is no change to show.", icon=":material/info:")
@@ -91,26 +92,28 @@ def _draw_cells(version: Version, trace_id: str, level: str, attribution: pd.Dat
     selected = (selection.get("component") or "", selection.get("turn") or "")
     _, title, subtitle = CELLS[value]
     drawn = figures.heat_map(cells, title=title, subtitle=subtitle, is_signed=value == "delta", selected=selected)
-    clicked = st.plotly_chart(drawn, key=f"coherence.cells.{value}.{level}", on_select="rerun", selection_mode="points")
-    picked = [point["customdata"] for point in clicked["selection"]["points"] if point.get("customdata")]
-    with st.expander("The same as a table; a row can be chosen with the keyboard"):
+    key = f"coherence.cells.{value}.{level}"
+    st.plotly_chart(drawn, key=key, on_select=lambda: _pick(key), selection_mode="points")
+    if st.toggle("The same as a table, in which a row can be chosen with the keyboard", key="coherence.as_table"):
         long = cells.stack().rename("value").rename_axis(["component", "turn"]).reset_index()
         long = long[long["value"] != 0].reset_index(drop=True)
         columns = {"component": "Component", "turn": "Turn", "value": "ε*²"}
-        rows = tables.show(long, key="cells", columns=columns, select="single-row", height=260)
-        picked += [[long["component"].iloc[n], long["turn"].iloc[n]] for n in rows]
-    _put("coherence.picked", (trace_id, level, value), tuple(map(str, picked[0])) if picked else None)
+        if rows := tables.show(long, key="cells", columns=columns, select="single-row", height=260):
+            picked = (str(long["component"].iloc[rows[0]]), str(long["turn"].iloc[rows[0]]))
+            # A row counts once: afterwards the address may move on without it.
+            if st.session_state.get("coherence.row") != (trace_id, level, value, picked):
+                st.session_state["coherence.row"] = (trace_id, level, value, picked)
+                selected = picked
+                selection.put(component=picked[0], turn=picked[1])
     if selected[0] in set(cells.index):
         _draw_cell(version, trace_id, level, selected)
 
 
-def _put(key: str, place: tuple[str, ...], picked: tuple[str, ...] | None) -> None:
-    """Take a pick over into the address once; afterwards the address may move on without it."""
-    if picked is None or st.session_state.get(key) == (place, picked):
-        return
-    st.session_state[key] = (place, picked)
-    selection.put(component=picked[0], turn=picked[1])
-    st.rerun()
+def _pick(key: str) -> None:
+    """Put the cell that was clicked into the address, before the page is drawn again."""
+    points = st.session_state[key]["selection"]["points"]
+    if picked := [point["customdata"] for point in points if point.get("customdata")]:
+        selection.put(component=str(picked[0][0]), turn=str(picked[0][1]))
 
 
 def _draw_cell(version: Version, trace_id: str, level: str, selected: tuple[str, str]) -> None:

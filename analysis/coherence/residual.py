@@ -274,7 +274,7 @@ def _stakes(state: Measured, reasons: dict[str, str]) -> dict[str, float | None]
 
 
 def violated(state: Measured) -> tuple[Violation, ...] | str:
-    """Return an inclusion-minimal set of relations with the same ε*, found by deletion in declared order, or why there is none."""
+    """Return an inclusion-minimal set of relations with the same ε*, found by deletion in declared order, or why not."""
     found: list[Violation] = []
     for clique, projection in state.incoherent:
         if len(clique.relations) > MAX_RELATIONS:

@@ -6,17 +6,19 @@ It hides that a later quote of a component replaces its earlier one, and which c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from analysis.coherence.cliques import Quote
-from analysis.coherence.games import MAX_EXACT, shares_of
+from analysis.coherence.cliques import Quote, tie
+from analysis.coherence.games import MAX_EXACT, mixed_game, shares_of
 from analysis.coherence.relations import Formula
 from analysis.coherence.residual import Measured, energy, rounded
 from analysis.model import Claim
+
+_MAX_NEW = 8  # speakers whose orders are tried where what is quoted changes, and with it the cliques
 
 
 class Usable(NamedTuple):
@@ -32,7 +34,7 @@ class TurnResidual(msgspec.Struct, frozen=True, kw_only=True):
 
     `delta` is ε*² less its value after the turn before, None at the first. `energy` are the cells (component, turn),
     which sum to ε*². `spoken` is the other view: delta put on the components that spoke in the turn, shared by Shapley
-    where several did; None where there is no delta, or more than 12 spoke.
+    where several did; None where there is no delta, or more than 12 spoke, or more than 8 and some of them for the first time.
     """
 
     turn: int | None
@@ -105,13 +107,31 @@ def _spoken(before: Sequence[Quote], after: Sequence[Quote], relations: Sequence
     """Share the change of ε*² among the components whose quotes changed: over all orders in which they may have spoken."""
     old = {(quote.component, quote.proposition): quote for quote in before}
     speakers = sorted({quote.component for quote in after if old.get((quote.component, quote.proposition)) != quote})
-    if len(speakers) > MAX_EXACT:
+    if len(old) == len(after):
+        return _moved(old, after, relations, speakers)
+    if len(speakers) > _MAX_NEW:
         return None
-    if not speakers:
-        return {}
     values = np.empty(1 << len(speakers))
     for coalition in range(len(values)):
         heard = {name for n, name in enumerate(speakers) if coalition >> n & 1}
         now = {(quote.component, quote.proposition): quote for quote in after if quote.component in heard}
         values[coalition] = Measured([*(old | now).values()], relations).upper ** 2
-    return dict(zip(speakers, shares_of(values).tolist(), strict=True))
+    return dict(zip(speakers, shares_of(values).tolist(), strict=True)) if speakers else {}
+
+
+def _moved(
+    old: Mapping[tuple[str, str], Quote], after: Sequence[Quote], relations: Sequence[Formula], speakers: Sequence[str]
+) -> dict[str, float] | None:
+    """The same where everything that stands was quoted before: the cliques stay, so that one batch holds all coalitions."""
+    total = dict.fromkeys(speakers, 0.0)
+    for clique in tie(after, relations):
+        places = [n for n, name in enumerate(clique.components) if name in total]
+        if len(places) > MAX_EXACT:
+            return None
+        said = np.array([old[quote.component, quote.proposition].p for quote in clique.quotes])
+        game = mixed_game(clique, inside=clique.values, outside=said)
+        coalitions = np.zeros((1 << len(places), len(clique.components)), dtype=bool)
+        coalitions[:, places] = (np.arange(len(coalitions))[:, None] >> np.arange(len(places))) & 1
+        for place, share in zip(places, shares_of(game(coalitions)), strict=True):
+            total[clique.components[place]] += float(share)
+    return total

@@ -22,7 +22,8 @@ SHARED = "shared"
 class Drop(msgspec.Struct, frozen=True, kw_only=True):
     """One relation of one state. `kind` is the coupling it comes from, or its operation; `drop` ≥ 0 is in units of ε*².
 
-    `is_violated`: it is in the minimal violated subset. `components` quote what it is about. `turn` is the turn of the state, None without turns.
+    `is_violated`: it is in the minimal violated subset. `components` quote what it is about. `turn` is that of the state,
+    None without turns.
     """
 
     turn: int | None

@@ -112,8 +112,15 @@ def heat_map(
     step = max(1, len(turns) // 25)
     return figure.update_layout(
         title={"text": title, "subtitle": {"text": subtitle}},
-        xaxis={"title": "turn", "tickvals": list(range(0, len(turns), step)), "ticktext": turns[::step], "showgrid": False},
-        yaxis={"tickvals": list(range(len(names))), "ticktext": names, "autorange": "reversed", "showgrid": False},
+        xaxis={
+            "title": "turn", "tickvals": list(range(0, len(turns), step)), "ticktext": turns[::step], "showgrid": False,
+            "range": [-0.5, len(turns) - 0.5],
+        },
+        yaxis={
+            "tickvals": list(range(len(names))), "ticktext": names, "range": [len(names) - 0.5, -0.5], "showgrid": False,
+        },
+        # Without a bound the nearest square is meant, so that a click anywhere in a cell counts.
+        hovermode="closest", hoverdistance=-1,
         height=190 + min(34 * max(len(names), 2), 620), margin=_MARGIN | {"b": 50}, clickmode="event+select", dragmode="pan",
     )  # fmt: skip
 

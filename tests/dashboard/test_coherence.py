@@ -95,9 +95,13 @@ def test_choosing_a_trace_shows_where_its_residual_comes_from(analysed: Workspac
     app.switch_page(FILE).run()
     assert not app.exception
     assert {m.label: m.value for m in app.metric}["ε*"] == f"{row['residual']:.4f}"
+    app.toggle(key="coherence.as_table").set_value(True).run()
     cells = app.dataframe[0].value
-    last = cells[cells["Turn"] == cells["Turn"].iloc[-1]] if "Turn" in cells else cells
-    assert not last.empty
+    stored = Snapshot(analysed).sql(
+        "select sum(energy) as total from attribution where trace_id = $id and level = $level",
+        {"id": row["trace_id"], "level": row["level"]},
+    )
+    assert cells["ε*²"].sum() == pytest.approx(stored["total"][0].as_py())
     assert any(text.value.startswith("Incoherent: the claims lie") or "**Incoherent" in text.value for text in app.markdown)
 
 
