@@ -15,7 +15,7 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev browser
 	$(MAKE) --no-print-directory lint
-	$(PY) -m pytest -q
+	$(PY) -m pytest -q -n auto --dist loadfile
 
 soak: $(VENV)/.installed-dev browser
 	COUNTERPOINT_EXAMPLES=other $(PY) -m pytest -q -m "soak or not soak"
