@@ -12,15 +12,24 @@ import msgspec
 import pandas as pd
 import streamlit as st
 
+from analysis.coherence.modes import breakdown
+from analysis.coherence.modes.decisions import Decision
+from analysis.coherence.modes.profiles import Source
 from analysis.coherence.monitor import Monitored, Reading, monitor
 from analysis.evaluation.agreement import agreements
 from analysis.evaluation.comparison import Suggestion, cautions, comparable_runs, group_values, metric_differences, suggestions
+from analysis.evaluation.mode_labels import LabelAgreement, label_agreement
 from analysis.model import Claim, Relation, Trace
 from analysis.orchestration.alignment import Alignment, align, differences
 from analysis.orchestration.groups import compare_groups
+from analysis.orchestration.patterns.library import export_library
+from analysis.orchestration.patterns.value import anti_patterns
 from analysis.orchestration.quality import work_by_agent as quality_of_agents
 from analysis.orchestration.timing import Timing, timing
+from analysis.pipeline import patterns as mining
 from analysis.pipeline.coherence import claims_and_relations
+from analysis.pipeline.modes import stored_modes
+from analysis.streams import stream
 from analysis.workspace import SCHEMAS, Snapshot, Workspace, listing, standing
 from dashboard import swimlane
 
@@ -228,3 +237,127 @@ def monitored(version: Version, filter: str, level: str, order: str, mu0: float)
     """Return the evidence that a stream of traces is less coherent than tolerated; `order` as in `standing.stream_rows`."""
     rows = standing.stream_rows(snapshot(version), filter, level=level, order=order).to_pylist()
     return monitor([Reading(**row) for row in rows], mu0=mu0, alpha=0.05)
+
+
+def mode_run(version: Version, source: Source) -> dict[str, Any]:
+    """Return what the last search for modes found out besides them; what is missing is None."""
+    run = frame(version, "select * exclude (cells, found) from mode_runs where source = $source", {"source": source})
+    return {name: None if pd.isna(value) else value for name, value in run.iloc[0].items()}
+
+
+def modes(version: Version, source: Source) -> pd.DataFrame:
+    """Return the modes, largest first: mode_id, name, words, size, share, jaccard, is_named, exemplars, notes (JSON lists)."""
+    return frame(
+        version,
+        """select mode_id, name, words, size, size / sum(size) over () as share, jaccard, is_named, exemplars, notes
+        from modes where source = $source order by size desc, mode_id""",
+        {"source": source},
+    )
+
+
+def mode_points(version: Version, source: Source) -> pd.DataFrame:
+    """Return the traces that are in modes: trace_id, mode_id, mode (its name), distance, x, y and what is known of them."""
+    return frame(
+        version,
+        """select m.trace_id, m.mode_id, modes.name as mode, distance, x, y, format, domain, passed, task_text
+        from mode_members as m join modes using (source, mode_id) join traces using (trace_id)
+        where source = $source order by m.trace_id""",
+        {"source": source},
+    )
+
+
+def mode_notes(version: Version) -> dict[str, str]:
+    """Return what people noted about modes -> who and when, of equal notes the last."""
+    rows = frame(version, "select value, author, made_at from decisions where what = 'annotate mode' order by made_at")
+    return {
+        msgspec.json.decode(value, type=Decision).text: f"{author}, {made_at[:16].replace('T', ' ')} UTC"
+        for value, author, made_at in rows.itertuples(index=False)
+    }
+
+
+@st.cache_data(max_entries=8, show_spinner="Reading profiles")
+def mode_shares(version: Version, source: Source) -> pd.DataFrame:
+    """Return the mean profile of each mode and of `all`: a row a cell, a column a mode id."""
+    found = stored_modes(snapshot(version), source)
+    if found is None:
+        return pd.DataFrame()
+    profiles = pd.DataFrame(found.profiles.matrix, columns=found.profiles.cells).astype(float)
+    return profiles.groupby(found.members["mode_id"].to_numpy()).mean().T.assign(all=profiles.mean())
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def mode_spread(version: Version, source: Source) -> pd.DataFrame:
+    """Return how the traces of each mode spread over domain, outcome and format: as `breakdown`, with `share_of_all`."""
+    points = mode_points(version, source)
+    outcomes = points["passed"].map({True: "passed", False: "failed"})
+    facts = points[["trace_id", "domain", "format"]].assign(outcome=outcomes)
+    of_all = breakdown(points.assign(mode_id="all"), facts)[["fact", "value", "share"]].rename(columns={"share": "share_of_all"})
+    return breakdown(points, facts).merge(of_all, on=["fact", "value"])
+
+
+@st.cache_data(max_entries=8, show_spinner="Comparing modes with what annotators say")
+def mode_agreements(version: Version, source: Source) -> list[LabelAgreement]:
+    """Return how far modes agree with each annotator."""
+    labels = frame(version, "select trace_id, annotator, category, agent_id, is_root_cause from labels order by all")
+    return label_agreement(mode_points(version, source), labels, stream(0, "mode labels", source))
+
+
+def pattern_run(version: Version) -> dict[str, Any] | None:
+    """Return what was mined for last, and what there is to say of it; None before the first time."""
+    runs: list[dict[str, Any]] = frame(version, "select * from pattern_runs").to_dict("records")
+    return runs[0] if runs else None
+
+
+def families(version: Version) -> pd.DataFrame:
+    """Return the families of runs, the largest first, each with its share of all runs."""
+    return frame(
+        version,
+        """select *, n_members / nullif((select count(*) from family_members), 0) as member_share
+        from families order by n_members desc, family_id""",
+    )
+
+
+def patterns(version: Version) -> pd.DataFrame:
+    """Return the patterns, the most frequent first."""
+    return frame(version, "select * from patterns order by support desc, n_edges, pattern_id")
+
+
+def lifts(version: Version, kind: str) -> pd.DataFrame:
+    """Return what runs with each `pattern` or each `family` differ in, over all domains, and by domain."""
+    return frame(version, "select * from lifts where kind = $kind order by item, metric, domain", {"kind": kind})
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def worse_patterns(version: Version) -> pd.DataFrame:
+    """Return the rows of patterns that are significantly worse in a metric, the surest first, with their names."""
+    rows = lifts(version, "pattern")
+    named = patterns(version)[["pattern_id", "name", "n_edges", "support"]]
+    return anti_patterns(rows).merge(named, left_on="item", right_on="pattern_id") if len(rows) else pd.DataFrame()
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def occurrence(version: Version, trace_id: str, pattern_id: str) -> tuple[str, ...]:
+    """Return the events of a trace that one occurrence of a pattern stands for."""
+    return mining.occurrence(snapshot(version), trace_id, pattern_id)
+
+
+@st.cache_data(max_entries=2, show_spinner=False)
+def pattern_library(version: Version) -> bytes:
+    """Return the patterns and families as a file to take along."""
+    return export_library(mining.library_of(snapshot(version)))
+
+
+def apart(version: Version, a: str, b: str) -> pd.DataFrame:
+    """Return the patterns that differ most in which share of either family's runs holds them: a_share, b_share, difference."""
+    return frame(
+        version,
+        """with held as (
+            select pattern_id, count(*) filter (family_id = $a) as n_a, count(*) filter (family_id = $b) as n_b
+            from occurrences join family_members using (trace_id) group by pattern_id
+        )
+        select pattern_id, p.name, n_edges, n_a / a.n_members as a_share, n_b / b.n_members as b_share,
+            a_share - b_share as difference from held join patterns as p using (pattern_id)
+        join families as a on a.family_id = $a join families as b on b.family_id = $b
+        where difference != 0 order by abs(difference) desc, n_edges, pattern_id limit 40""",
+        {"a": a, "b": b},
+    )

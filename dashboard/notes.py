@@ -16,11 +16,15 @@ from dashboard import loading, safe
 from dashboard.loading import Version
 
 
+def author() -> str:
+    """Return who decides: the address a person signed in with, else the user the server runs as."""
+    return str(st.user.get("email") or getpass.getuser())
+
+
 def decide(version: Version, decisions: Iterable[tuple[str, str, str, str]]) -> None:
     """Write decisions (trace_id, event_id or "", what, value) as one new version; `what` is tag, untag or note."""
-    author, made_at = str(st.user.get("email") or getpass.getuser()), datetime.now(UTC).isoformat(timespec="milliseconds")
-    names = SCHEMAS["decisions"].names
-    rows = [dict(zip(names, (uuid.uuid4().hex, *decision, author, made_at), strict=True)) for decision in decisions]
+    made_at, names = datetime.now(UTC).isoformat(timespec="milliseconds"), SCHEMAS["decisions"].names
+    rows = [dict(zip(names, (uuid.uuid4().hex, *decision, author(), made_at), strict=True)) for decision in decisions]
     loading.snapshot(version).workspace.append("decisions", pa.Table.from_pylist(rows, schema=SCHEMAS["decisions"]))
 
 

@@ -27,13 +27,16 @@ PAGES: dict[str, PageInfo] = {
         ("traces", "Traces", "list"),
         ("trace", "Trace", "account_tree"),
         ("compare", "Compare", "compare_arrows"),
+        ("patterns", "Patterns", "hub"),
         ("coherence", "Coherence", "join"),
+        ("modes", "Failure modes", "bubble_chart"),
     )
 }
 PARAMETERS = frozenset(
     {"trace", "event", "view", "axis", "filter", "order", "page", "job", "t0", "t1", "a", "b", "fa", "fb", "place", "rows"}
-    | {"level", "component", "turn", "cells", "value", "mu0", "family", "mode", "source"}
+    | {"level", "component", "turn", "cells", "value", "mu0", "family", "mode", "source", "pattern", "metric"}
 )
+_MAX_BESIDE = 30  # letters of an option that fits beside others
 
 
 def get(name: str) -> str | None:
@@ -67,20 +70,23 @@ def put_interval(interval: tuple[float, float] | None) -> None:
 
 
 def choose(name: str, label: str, options: Mapping[str, str]) -> str:
-    """Draw a choice of one of few options (value -> what it is called) that the URL holds; return the value."""
+    """Draw a choice of one of few options (value -> what it is called) that the URL holds; return the value.
+
+    What an option is called may be text of a trace or of a person.
+    """
     key = f"url.{name}"
     value = get(name)
     # The address decides, so that a link or a reload shows what it says.
     st.session_state[key] = value if value in options else next(iter(options))
     shared: dict[str, Any] = {
         "key": key,
-        "format_func": lambda option: options[option],
         "on_change": lambda: put(**{name: st.session_state[key]}),
         "label_visibility": "collapsed",
     }
-    if len(options) > 6:
-        return str(st.selectbox(label, list(options), **shared))
-    return str(st.segmented_control(label, list(options), required=True, **shared))
+    if len(options) > 6 or max(map(len, options.values())) > _MAX_BESIDE:
+        return str(st.selectbox(label, list(options), format_func=lambda option: safe.line(options[option], 120), **shared))
+    called = {option: safe.markdown(name, 60) for option, name in options.items()}
+    return str(st.segmented_control(label, list(options), required=True, format_func=lambda o: called[o], **shared))
 
 
 def write(name: str, label: str, *, placeholder: str = "", help: str | None = None) -> str:

@@ -101,12 +101,10 @@ def decide(workspace: Workspace, decision: Decision, *, author: str) -> None:
     while True:
         head = workspace.head()
         snapshot = Snapshot(workspace, head)
-        found = {source: stored_modes(snapshot, source) for source in SOURCES}
-        source = next((s for s, m in found.items() if m and decision.mode_id in {mode.mode_id for mode in m.modes}), None)
-        if source is None:
-            known = ", ".join(mode.mode_id for modes in found.values() if modes for mode in modes.modes)
-            raise UnknownNameError("mode", "no mode has this id", got=decision.mode_id, expected=known)
-        modes = found[source]
+        sources = dict(zip(*snapshot.sql("select mode_id, source from modes order by all").to_pydict().values(), strict=True))
+        if (source := sources.get(decision.mode_id)) is None:
+            raise UnknownNameError("mode", "no mode has this id", got=decision.mode_id, expected=", ".join(sources))
+        modes = stored_modes(snapshot, source)
         assert modes is not None
         decided = apply_decisions(modes, [decision])
         if decided.unapplied:
