@@ -47,6 +47,8 @@ with look:
         "problem:orphan,duplicate-event,unknown-agent,opaque-event": "hold repaired or unknown events",
         "passed:unknown": "have no outcome",
     }
+    if "residual" in loading.metric_names(version):
+        groups = {"residual>0.1": "claim what cannot be true together"} | groups
     if {"q_work", "q_orchestration"} <= set(loading.metric_names(version)):
         groups = {f"q_work>={GOOD} q_orchestration<{BAD}": "worked without faults, badly orchestrated"} | groups
     for filter, meaning in groups.items():
