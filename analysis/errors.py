@@ -58,6 +58,8 @@ CATALOGUE: dict[str, tuple[Severity, str, str]] = {
     "agent-from-name": ("note", "the agent id comes from the file name; the records have none", "keep the file name"),
     "name-differs": ("note", "the file name and the record say different things; the name is used", "check which one is true"),
     "no-trace": ("lost", "no trace has this id", "import the trace first, or correct the id"),
+    "no-task": ("lost", "a candidate is for a task that the benchmark file does not have", "correct task_id, or give the other file"),
+    "not-judged": ("lost", "the task cannot be judged here; its candidates are in no rate", "read it; no rate is made of it"),
     "waiting": ("note", "kept until the trace it belongs to is imported", "import the runs these annotations are about"),
     "pickled-tests": ("lost", "private tests are a pickle, and reading one runs its code", "decode them to JSON where that may run"),
     "label-one-based": ("note", "the label fits its agent only when steps are counted from 1", "check the annotator's step base"),
@@ -130,8 +132,24 @@ class TaskError(CounterpointError, ValueError):
     """A task bank or a benchmark file cannot be used, or no task can be made of it."""
 
 
+class TeamError(CounterpointError, ValueError):
+    """A team file or an orchestration plan cannot be used."""
+
+
+class ReplayError(CounterpointError, ValueError):
+    """A decision of a recorded run cannot be changed without running it again, or not at all; the text says why."""
+
+
 class SandboxError(CounterpointError, RuntimeError):
     """A program cannot be run: too little would hold it here, or its launcher has gone."""
+
+
+class EndpointError(CounterpointError, RuntimeError):
+    """A model's endpoint cannot be used: no client is installed, no key is set, or it refuses every call."""
+
+
+class BudgetSpent(CounterpointError, RuntimeError):
+    """The next call could cost more than what is left; it was not made, and everything paid for is kept."""
 
 
 def printable(text: str, limit: int = 120) -> str:

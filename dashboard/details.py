@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -25,6 +26,8 @@ CLAIM_COLUMNS = {
     "n_samples": "Samples", "is_placeholder": "Placeholder", "event_id": "Event", "basis": "Basis", "rule": "Rule",
 }  # fmt: skip
 _PREVIEW = 300
+_MARKED = 12  # events of a pattern with a button each
+_PATTERN = re.compile(r"(?<!\S)pattern:(\w+)(?!\S)")
 _SUSPECTS = 3
 
 
@@ -76,6 +79,38 @@ def _draw_blames(trace: Trace) -> None:
             if st.button(safe.markdown(text, 100), key=f"trace.blame.{agent}.{event_id}", icon=":material/person_search:"):
                 selection.put(event=event_id)
                 st.rerun()
+
+
+def draw_pattern(version: Version, trace: Trace) -> list[int]:
+    """Draw where the pattern of the address, or of the filtered list, occurs in this run; return the positions of its events."""
+    in_filter = _PATTERN.search(selection.get("filter") or "")
+    pattern_id = selection.get("pattern") or (in_filter[1] if in_filter else None)
+    if pattern_id is None:
+        return []
+    query = """select name, exists(from occurrences where pattern_id = $id and trace_id = $trace_id) as is_here from patterns
+        where pattern_id = $id"""
+    known = loading.frame(version, query, {"id": pattern_id, "trace_id": trace.trace_id})
+    events = set(loading.occurrence(version, trace.trace_id, pattern_id)) if len(known) else set()
+    places = [n for n, event in enumerate(trace.events) if event.event_id in events]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if known.empty:
+            st.caption(safe.markdown(f"No pattern has the id {pattern_id}; it was mined under other options, perhaps."))
+        elif not places:
+            why = "it was not found in the steps allowed" if known["is_here"].iloc[0] else "it does not occur in this run"
+            st.caption(safe.markdown(f"Pattern {known['name'].iloc[0]}: {why}."))
+        else:
+            st.caption(safe.markdown(f"Ringed: one occurrence of the pattern {known['name'].iloc[0]}, {len(places):,} events."))
+        for n in places[:_MARKED]:
+            event = trace.events[n]
+            label = safe.markdown(f"{n + 1} {event.kind or 'opaque'} {event.agent_id or ''}", 40)
+            if st.button(label, key=f"trace.pattern.{n}", icon=":material/my_location:"):
+                selection.put(event=event.event_id)
+                st.rerun()
+        selection.link("patterns", "The pattern", view="patterns", pattern=pattern_id)
+        if not in_filter and st.button("", key="trace.no_pattern", icon=":material/close:", help="Ring it no longer"):
+            selection.put(pattern=None)
+            st.rerun()
+    return places
 
 
 def event_rows(trace: Trace) -> pd.DataFrame:

@@ -31,7 +31,7 @@ class Job(NamedTuple):
     state: Literal["running", "done", "failed", "cancelled"]
     share: float
     text: str
-    result: dict[str, Any] | None
+    result: Any
 
 
 def start(location: str, title: str, arguments: list[str], *, job_id: str | None = None) -> str:
@@ -89,7 +89,7 @@ def state(location: str, job_id: str) -> Job:
         raise UnknownNameError("job", "no job has this id", got=job_id, hint="start the import again on Add data")
     running = _is_running(facts["pid"], facts["pid_born"])
     progress = _read(folder / "progress.json") or {"share": 0.0, "text": "starting"}
-    result = None if running else _read(folder / "stdout")
+    result = None if running else _json(folder / "stdout")
     how: Literal["running", "done", "failed", "cancelled"] = "running" if running else "done" if result is not None else "failed"
     text = str(progress["text"])
     if how == "failed":
@@ -126,11 +126,16 @@ def _folder(location: str, job_id: str) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
+    value = _json(path)
+    return value if isinstance(value, dict) else None
+
+
+def _json(path: Path) -> Any:
+    """What a file holds; None where it is not there, or not whole."""
     try:
-        value = json.loads(path.read_bytes())
+        return json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return value if isinstance(value, dict) else None
 
 
 def _born(pid: int) -> str:

@@ -10,12 +10,13 @@ import base64
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import networkx as nx
 import pandas as pd
 
+from analysis.orchestration.patterns.folding import Drawn, fold_siblings
 from dashboard.figures import KIND_COLORS, KIND_SHAPES, NO_AGENT, ids_of, kind_of
 from dashboard.safe import line
 
@@ -25,6 +26,12 @@ _ASPECT = 2.2  # width of the frame over its height
 _DEPTH = 8  # agents above each other; more stand in rings
 _WORDS = 20  # edges with their kinds in words; more have only their number
 _TIES = ("spawn", "delegate", "communicate", "aggregate")
+_FOLDED = 12  # steps of a pattern that are drawn one by one
+#: What an edge of a pattern says: its colour in words, and the kind of event that has the same.
+_SAYS = {
+    "delegation": ("blue", "delegate"), "message": ("light blue", "communicate"), "aggregation": ("green", "aggregate"),
+    "return": ("purple", "opaque"), "own": ("grey", None),
+}  # fmt: skip
 _IN_WORDS = "orange spawn, blue delegate, light blue communicate, green aggregate"
 
 _POLICY = (
@@ -96,6 +103,42 @@ def orchestration_graph(events: pd.DataFrame, agents: pd.DataFrame) -> Graph:
     return _by_agent(ordered, dict(zip(*(agents.reindex(columns=[c])[c] for c in ("agent_id", "component")), strict=True)))
 
 
+def motif(labels: Sequence[str], edges: Sequence[tuple[int, int, str]]) -> Graph:
+    """Return the graph of a pattern or of a typical run, one row a role.
+
+    More than 12 steps are folded: those that nothing but their number tells apart are one node, `× n`. At most the first 60
+    nodes are drawn.
+
+    Parameters
+    ----------
+    labels : of each step, its kind first, then what else it is told apart by, ` · ` between
+    edges : source, target, label; without cycles
+    """
+    if not labels:
+        return Graph([], [], "There are no steps to draw.")
+    layers = _layers(len(labels), [edge[:2] for edge in edges])
+    at = {node: n for n, node in enumerate(node for members in layers for node in members)}
+    steps = Drawn([labels[node] for node in at], [(at[a], at[b], word) for a, b, word in edges], [[n] for n in range(len(at))])
+    drawn = fold_siblings(steps) if len(labels) > _FOLDED else steps
+    kept = [edge for edge in drawn.edges if max(edge[:2]) < MAX_NODES]
+    parts = [steps.labels[members[0]].partition(" · ") for members in drawn.members[:MAX_NODES]]
+    column = {node: n for n, members in enumerate(_layers(len(parts), [edge[:2] for edge in kept])) for node in members}
+    places = _lane_places([column[n] for n in range(len(parts))], [rest for *_, rest in parts])
+    in_words = len({word for *_, word in kept}) > 1 and len(kept) <= _WORDS
+    nodes = [
+        Node(_step_name(kind, rest, len(members)), kind_of(kind), 18, *place)
+        for (kind, _, rest), members, place in zip(parts, drawn.members, places, strict=False)
+    ]
+    ties = [Edge(a, b, _SAYS.get(word, ("", None))[1], word if in_words else "") for a, b, word in kept]
+    said = [_counted(len(labels), "step"), _counted(len(edges), "edge")]
+    if drawn is not steps:
+        said.append(f"those that only their number tells apart drawn as one: {_counted(len(drawn.members), 'node')}")
+    said += [f"only the first {MAX_NODES} drawn"] * (len(drawn.members) > MAX_NODES)
+    words = [f"{color} {word}" for word, (color, _) in _SAYS.items() if not in_words and any(word == edge[2] for edge in kept)]
+    said += [f"edges: {', '.join(words)}"] if words else []
+    return Graph(nodes, ties, "; ".join([", ".join(said[:2]), *said[2:], "one row a role, causes to the left of effects"]))
+
+
 def orchestration_html(nodes: list[Node], edges: list[Edge], *, dark: bool, height_px: int) -> str:
     """Return the graph as one HTML page that fetches nothing; equal input gives equal bytes.
 
@@ -138,6 +181,18 @@ def _generations(n_events: int, edges: list[Edge]) -> list[int]:
     graph.add_edges_from((edge.source, edge.target) for edge in edges if edge.source < edge.target)  # a later cause is no cause
     layer = {node: n for n, members in enumerate(nx.topological_generations(graph)) for node in members}
     return [layer[node] for node in range(n_events)]
+
+
+def _layers(n_nodes: int, pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Return the nodes by the length of the longest chain before them."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(n_nodes))
+    graph.add_edges_from(pairs)
+    return [sorted(members) for members in nx.topological_generations(graph)]
+
+
+def _step_name(kind: str, rest: str, n: int) -> str:
+    return f"{kind}\n{line(rest, 24)}".rstrip() + (f" × {n:,}" if n > 1 else "")
 
 
 def _lane_places(column: list[int], agent: list[str]) -> list[tuple[float, float]]:

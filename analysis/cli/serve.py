@@ -19,7 +19,7 @@ import typer
 
 from analysis import data_folder
 from analysis.cli.analysing import run_analysis, tell
-from analysis.cli.importing import LimitOption, PathsArgument, print_report, run_import
+from analysis.cli.importing import LimitOption, print_report, run_import
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, say
 from analysis.errors import WorkspaceError
 
@@ -72,7 +72,7 @@ def demo(
 
 
 def open_(
-    paths: PathsArgument,
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders with traces.", show_default=False)],
     workspace: WorkspaceOption = None,
     max_record_mb: LimitOption = 64,
     port: PortOption = None,

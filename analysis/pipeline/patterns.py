@@ -6,15 +6,19 @@ it cost. Hidden here: how graphs of all traces are held without their traces.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from analysis.errors import CounterpointError
 from analysis.orchestration.patterns.conditions import across_domains, conditions
 from analysis.orchestration.patterns.families import Families, Family, pattern_families, trace_families
 from analysis.orchestration.patterns.graphs import DEFAULT, Labelling, PatternGraph, pattern_graph
 from analysis.orchestration.patterns.library import Entry, FamilyEntry, Library, Worth
+from analysis.orchestration.patterns.matching import embedding, match, match_families
 from analysis.orchestration.patterns.mining import Mined, Pattern, mine
 from analysis.orchestration.patterns.naming import structure_name
 from analysis.orchestration.patterns.value import anti_patterns, lifts, metric_table
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Changes when the same traces give other rows.
-VERSION = "1"
+VERSION = "2"
 TABLES = ("patterns", "occurrences", "families", "family_members", "lifts", "pattern_runs")
 #: The metrics that patterns and families are compared by; `PRIMARY` is the one that conditions are looked for in.
 METRICS = ("q_orchestration", "q_parallel_self", "q_work", "tokens", "makespan_s", "n_steps")
@@ -77,21 +81,23 @@ def run_table(snapshot: Snapshot) -> pd.DataFrame:
 
 
 def library_of(snapshot: Snapshot) -> Library:
-    """Return the patterns and families of the last run as a library to take along."""
-    run = snapshot.sql("select * from pattern_runs").to_pylist()
-    labelling = msgspec.json.decode(run[0]["labelling"], type=Labelling) if run else DEFAULT
+    """Return the patterns and families of the last run as a library to take along.
+
+    Raises
+    ------
+    CounterpointError
+        If they are patterns in order of time: `match` does not look at the order.
+    """
+    if any(snapshot.sql("select ordered from pattern_runs")["ordered"].to_pylist()):
+        raise CounterpointError(
+            "pattern library", "patterns in order of time cannot be looked for elsewhere", hint="mine without --ordered first"
+        )
     worth: dict[str, dict[str, Worth]] = {}
     for row in snapshot.sql("select * from lifts where domain is null order by item, metric").to_pylist():
         fields = {name: row[name] for name in Worth.__struct_fields__ if name != "value"}
         worth.setdefault(row["item"], {})[row["metric"]] = Worth(value=row["lift"], **fields)
-    patterns = [
-        Entry(
-            pattern_id=row["pattern_id"], name=row["name"], nodes=tuple(msgspec.json.decode(row["nodes"])),
-            edges=_edges(row["edges"]), support=row["support"], support_share=row["support_share"], family=row["family"],
-            lift=worth.get(row["pattern_id"], {}),
-        )
-        for row in snapshot.sql("select * from patterns order by support desc, pattern_id").to_pylist()
-    ]  # fmt: skip
+    rows = snapshot.sql("select * from patterns order by support desc, pattern_id").to_pylist()
+    patterns = [_entry(row, worth.get(row["pattern_id"], {})) for row in rows]
     families = [
         FamilyEntry(
             family_id=row["family_id"], name=row["name"], nodes=tuple(msgspec.json.decode(row["nodes"])),
@@ -100,7 +106,20 @@ def library_of(snapshot: Snapshot) -> Library:
         for row in snapshot.sql("select * from families where nodes is not null order by n_members desc, family_id").to_pylist()
     ]  # fmt: skip
     provenance = {"data_version": snapshot.head.data_version, "n_traces": str(snapshot.head.n_rows("traces"))}
-    return Library(labelling=labelling, provenance=provenance, patterns=tuple(patterns), families=tuple(families))
+    return Library(labelling=_labelling(snapshot), provenance=provenance, patterns=tuple(patterns), families=tuple(families))
+
+
+def _labelling(snapshot: Snapshot) -> Labelling:
+    """The labelling of the last run."""
+    stored: list[str] = snapshot.sql("select labelling from pattern_runs")["labelling"].to_pylist()
+    return msgspec.json.decode(stored[0], type=Labelling) if stored else DEFAULT
+
+
+def _entry(row: dict[str, Any], worth: dict[str, Worth]) -> Entry:
+    return Entry(
+        pattern_id=row["pattern_id"], name=row["name"], nodes=tuple(msgspec.json.decode(row["nodes"])),
+        edges=_edges(row["edges"]), support=row["support"], support_share=row["support_share"], family=row["family"], lift=worth,
+    )  # fmt: skip
 
 
 def _edges(cell: str) -> tuple[tuple[int, int, str], ...]:
@@ -163,6 +182,11 @@ def _holders(mined: Mined, n: int) -> list[str]:
     return [mined.trace_ids[at] for at in row.tolist()]
 
 
+def _rows_of(held: Any) -> list[list[int]]:
+    """The columns of each row of a CSR matrix, ascending."""
+    return [sorted(held.indices[first:last].tolist()) for first, last in pairwise(held.indptr.tolist())]
+
+
 def _occurrence_rows(mined: Mined) -> Iterator[dict[str, Any]]:
     for n, pattern in enumerate(mined.patterns):
         if pattern.closed:
@@ -219,17 +243,47 @@ def _json(value: Any) -> str:
 
 
 def occurrence(snapshot: Snapshot, trace_id: str, pattern_id: str) -> tuple[str, ...]:
-    """Return the events of a trace that one occurrence of a pattern stands for; none where it does not occur there."""
-    entries = {entry.pattern_id: entry for entry in library_of(snapshot).patterns}
-    if pattern_id not in entries:
+    """Return the events of a trace that one occurrence of a pattern stands for; none where it was not found there."""
+    rows = snapshot.sql("select * from patterns where pattern_id = $id", {"id": pattern_id}).to_pylist()
+    if not rows:
         return ()
-    entry = entries[pattern_id]
-    run = snapshot.sql("select labelling from pattern_runs")["labelling"][0].as_py()
-    graph = pattern_graph(snapshot.trace(trace_id), msgspec.json.decode(run, type=Labelling))
-    # Mined alone in this one graph, at its own size, the pattern comes with its embedding.
-    mined = mine([graph], min_support=1, max_edges=max(1, len(entry.edges)))
-    at = next((n for n, found in enumerate(mined.patterns) if found.pattern_id == pattern_id), None)
-    return () if at is None else tuple(dict.fromkeys(e for events in mined.events(at, 0, graph) for e in events))
+    graph = pattern_graph(snapshot.trace(trace_id), _labelling(snapshot))
+    placed = embedding(_entry(rows[0], {}), graph) or ()
+    return tuple(dict.fromkeys(event_id for node in placed for event_id in graph.event_ids[node]))
 
 
-__all__ = ["Mining", "Pattern", "graphs_of", "library_of", "occurrence", "patterns_stage", "run_table"]
+def matches_of(snapshot: Snapshot, library: Library, progress: Progress = lambda share, text: None) -> list[dict[str, Any]]:
+    """Return in how many traces here each pattern of a library occurs, and each family of runs has its form; those first that
+    occur most.
+
+    Returns
+    -------
+    kind ("pattern" or "family"), id, name, n_nodes, n_edges, n_traces and share (of the traces here), share_there, lift_there
+    (metric -> what it was worth where it was found), n_undecided (traces in which the search was given up), examples
+    """
+    graphs = graphs_of(snapshot, library.labelling, progress)
+    progress(0.5, "matching")
+    found = match(library, graphs)
+    n_undecided = Counter([name for name, _ in found.undecided])
+    stated = library.provenance.get("n_traces", "")
+    n_there = int(stated) if stated.isdecimal() else 0
+    there: list[tuple[str, Entry | FamilyEntry, float | None]] = [
+        *(("pattern", one, one.support_share) for one in library.patterns),
+        *(("family", one, one.n_members / n_there if n_there else None) for one in library.families),
+    ]
+    held = [*_rows_of(found.occurrences), *_rows_of(match_families(library, graphs))]
+    rows = [
+        {
+            "kind": kind, "id": one.pattern_id if isinstance(one, Entry) else one.family_id, "name": one.name,
+            "n_nodes": len(one.nodes), "n_edges": len(one.edges), "n_traces": len(at),
+            "share": len(at) / len(graphs) if graphs else None, "share_there": share,
+            "lift_there": msgspec.to_builtins(one.lift),
+            "n_undecided": n_undecided[one.pattern_id] if isinstance(one, Entry) else 0,
+            "examples": [graphs[n].trace_id for n in at[:_N_EXAMPLES]],
+        }
+        for (kind, one, share), at in zip(there, held, strict=True)
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: (row["kind"] != "pattern", -row["n_traces"], row["id"]))
+
+
+__all__ = ["Mining", "Pattern", "graphs_of", "library_of", "matches_of", "occurrence", "patterns_stage", "run_table"]

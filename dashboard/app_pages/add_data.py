@@ -69,13 +69,17 @@ def draw_job(job_id: str) -> None:
     st.subheader(safe.markdown(job.title))
     if job.state != "running":
         if job.state == "done" and job.result is not None:
-            for stage in job.result.get("stages", []):
+            report: dict[str, Any] = job.result if isinstance(job.result, dict) else {}
+            for stage in report.get("stages", []):
                 text = f"Analysed ({stage['stage']}): {stage['n_done']:,} traces worked on, {stage['n_kept']:,} up to date."
                 st.success(safe.markdown(text), icon=":material/check:")
-            if "files" in job.result:
-                draw_report(job.result)
-            else:
+            if "files" in report:
+                draw_report(report)
+            elif report:
                 selection.link("overview", "See what stands out")
+            else:
+                st.success(f"{len(job.result):,} patterns.", icon=":material/check:")
+                selection.link("patterns", "See the patterns")
         elif job.state == "cancelled":
             st.warning("Cancelled. Nothing of it was added; import again to start over.", icon=":material/cancel:")
         else:

@@ -39,6 +39,7 @@ selected = selection.get("event")
 if selected is not None and selected not in ids:
     st.warning(safe.markdown(f"This trace has no event {selected}."), icon=":material/search_off:")
     selected = None
+marked = details.draw_pattern(version, trace) if view in ("lanes", "events") else []
 
 
 def pick(position: int | None) -> None:
@@ -54,6 +55,7 @@ def draw_lanes() -> None:
         selected=ids.index(selected) if selected is not None else None,
         axis=axis,
         shown=selection.interval(),
+        marked=marked,
         on_pick=pick,
         on_show=selection.put_interval,
     )

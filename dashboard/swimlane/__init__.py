@@ -89,6 +89,7 @@ def draw(
     selected: int | None,
     axis: str,
     shown: tuple[float, float] | None,
+    marked: Sequence[int] = (),
     on_pick: Callable[[int | None], None],
     on_show: Callable[[tuple[float, float] | None], None],
 ) -> None:
@@ -99,6 +100,7 @@ def draw(
     selected : position of the selected event
     axis : "time" or "order"; a trace without times is drawn in order
     shown : the part of the axis that is shown, in seconds or event numbers; None for all of it
+    marked : positions of events to ring; while none is selected the others are faint
     on_pick : learns which event was selected, None for none
     on_show : learns which part of the axis is shown, None for all of it
     """
@@ -118,7 +120,9 @@ def draw(
 
     with st.container(gap=None):
         _canvas(key=key, data=drawing, on_picked_change=picked, on_range_change=ranged)
-        _canvas(key=f"{key}.cursor", data={"of": digest, "selected": selected, "axis": axis, "range": shown})
+        _canvas(
+            key=f"{key}.cursor", data={"of": digest, "selected": selected, "axis": axis, "range": shown, "marked": list(marked)}
+        )
 
 
 def run_start_s(trace: Trace) -> float | None:

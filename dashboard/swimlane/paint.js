@@ -59,7 +59,8 @@ function paint(g, view, box) {
   paintTies(g, view, at, marks);
   paintEvents(g, view, marks);
   if (view.isPathShown) paintPath(g, view, at, marks);
-  paintSelected(g, view, marks.get(view.selected));
+  for (const i of view.marked) paintRing(g, view, marks.get(i), 1.5);
+  paintRing(g, view, marks.get(view.selected), 2.5);
   g.restore();
   paintAxis(g, view, axis, at);
   return inView.length;
@@ -167,14 +168,15 @@ function paintTie(g, view, at, cause, effect) {
 }
 
 function paintEvents(g, view, marks) {
-  const { scene, related, theme } = view, hasGlyphs = marks.size <= MAX_GLYPHS;
+  const { scene, related, marked, theme } = view, hasGlyphs = marks.size <= MAX_GLYPHS;
+  const isFaint = related ? (i) => !related.reached.has(i) : (i) => marked.size > 0 && !marked.has(i);
   g.font = `11px ${theme.font}`;
   for (const kind of scene.kinds.map((_, k) => k).reverse()) { // the decisions last, over the work
     const style = scene.kinds[kind], ink = inkOn(style[1]);
     for (const [i, mark] of marks) {
       if (scene.kind[i] !== kind) continue;
       const { x, y, width, height, isPoint } = mark;
-      g.globalAlpha = related && !related.reached.has(i) ? 0.3 : 1;
+      g.globalAlpha = isFaint(i) ? 0.3 : 1;
       if (isPoint && hasGlyphs && height >= 10) {
         paintGlyph(g, style, x, y + height / 2, 5.5);
       } else {
@@ -237,10 +239,10 @@ function paintPath(g, view, at, marks) {
   g.globalAlpha = 1;
 }
 
-function paintSelected(g, view, mark) {
+function paintRing(g, view, mark, lineWidth) {
   if (!mark) return;
   const reach = mark.isPoint ? 8 : 3;
-  Object.assign(g, { strokeStyle: view.scene.selected_color, lineWidth: 2.5 });
+  Object.assign(g, { strokeStyle: view.scene.selected_color, lineWidth });
   g.strokeRect(mark.x - reach, mark.y - 2, Math.max(mark.width, mark.isPoint ? 0 : 3) + 2 * reach, mark.height + 4);
 }
 
@@ -278,6 +280,7 @@ function paintMap(g, view, width) {
     for (const i of scene.critical) g.fillRect(x(place.from[i]), MAP_PX - 4, Math.max(1, x(place.to[i]) - x(place.from[i])), 2);
   }
   g.fillStyle = scene.selected_color;
+  for (const i of view.marked) g.fillRect(x(place.from[i]) - 0.75, MAP_PX - 12, 1.5, 8);
   if (view.selected >= 0) g.fillRect(x(place.from[view.selected]) - 1, 0, 2.5, MAP_PX);
   Object.assign(g, { strokeStyle: theme.text, lineWidth: 1 });
   g.strokeRect(x(view.x0) + 0.5, 0.5, x(view.x1) - x(view.x0) - 1, MAP_PX - 1);

@@ -54,7 +54,8 @@ function openView(data, parentElement) {
   const scene = readScene(data), n = scene.n.toLocaleString("en");
   const label = `${scene.title}: ${n} events in lanes. Arrow keys walk them; the Events view is a table of them.`;
   const view = {
-    scene, selected: -1, related: null, lane: scene.roots[0] ?? -1, isPathShown: true, hidden: new Set(), buttons: [],
+    scene, selected: -1, related: null, marked: new Set(), lane: scene.roots[0] ?? -1, isPathShown: true, hidden: new Set(),
+    buttons: [],
     folded: new Set(scene.lanes.is_folded.flatMap((isFolded, lane) => (isFolded ? [lane] : []))),
     timers: {}, frame: 0, heard: null,
     canvas: element("canvas", {
@@ -129,9 +130,13 @@ function toggle(set, member) {
 }
 
 /** Show what the page says, unless something newer is on its way to the page. */
-function follow(view, { selected, axis, range }) {
+function follow(view, { selected, axis, range, marked = [] }) {
   const isFirst = view.heard === null, isOther = axisOf(view.scene, axis) !== view.place.axis;
   if (isOther) putOnAxis(view, axis);
+  if (`${marked}` !== `${[...view.marked]}`) {
+    view.marked = new Set(marked);
+    drawSoon(view);
+  }
   if (isOther && !isFirst) {
     view.heard = `${range}`;
     if (range) tell(view, "range", null); // seconds are no event numbers
@@ -249,10 +254,12 @@ function sayWhatIsDrawn(view, nInView) {
     `${say(nDrawn)} of ${say(scene.n)} events drawn${nInView < nDrawn ? `, ${say(nInView)} in view` : ""}`,
     ...(hidden.length ? [`hidden: ${hidden.join(", ")}`] : []),
     ...(related && related.n > related.ties.length ? [`the nearest ${say(MAX_TIES)} of ${say(related.n)} ties drawn`] : []),
+    ...(view.marked.size ? [`${say(view.marked.size)} ringed`] : []),
     ...scene.notes, "the Events view holds the same as a table",
   ].join(" · ");
   const { selected, gutter, x0, x1 } = view;
-  Object.assign(view.root.dataset, { drawn: nDrawn, lanes: layout.lanes.length, selected, gutter, x0, x1 });
+  const marked = view.marked.size;
+  Object.assign(view.root.dataset, { drawn: nDrawn, lanes: layout.lanes.length, marked, selected, gutter, x0, x1 });
 }
 
 function aboutEvent({ scene }, i) {

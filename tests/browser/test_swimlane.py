@@ -7,13 +7,15 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from analysis.model import Agent, Event, Trace, encode
-from analysis.pipeline import import_paths
+from analysis.pipeline import analyse, import_paths
+from analysis.pipeline.patterns import occurrence
 from analysis.simulation import SimulationPolicy, simulate
-from analysis.workspace import Workspace
+from analysis.workspace import Snapshot, Workspace
 from dashboard import swimlane
 
 if TYPE_CHECKING:
@@ -379,3 +381,22 @@ def test_ten_thousand_events_are_all_drawn_within_the_budget_of_nodes(page: Page
     lanes.locator(".chart").press("End")
     expect(page.get_by_text(f"event {n:,} of {n:,}")).to_be_visible(timeout=SLOW_MS)
     assert page.evaluate(N_NODES) <= MAX_NODES
+
+
+def test_the_events_of_a_pattern_are_ringed_until_it_is_let_go(page: Page, serve: Serve, tmp_path: Path) -> None:
+    again = [msgspec.structs.replace(team(), trace_id=name) for name in ("counterpoint:team", "counterpoint:twin")]
+    (tmp_path / "traces.jsonl").write_bytes(b"\n".join(map(encode, again)))
+    workspace = Workspace(tmp_path / "workspace", create=True)
+    import_paths(workspace, [tmp_path / "traces.jsonl"])
+    analyse(workspace, only=["patterns"])
+    snapshot = Snapshot(workspace)
+    name = snapshot.sql("select pattern_id from patterns order by n_edges, pattern_id")["pattern_id"][0].as_py()
+    n_events = len(occurrence(snapshot, "counterpoint:team", name))
+    assert 2 <= n_events < 8
+    lanes = open_lanes(page, serve(ASGI, env={"COUNTERPOINT_WORKSPACE": workspace.location}), "team", pattern=name)
+    expect(lanes.locator(".note")).to_contain_text(f"{n_events} ringed", timeout=SLOW_MS)
+    ringed = lanes.locator(".chart").evaluate(PIXELS)
+    page.get_by_role("button", name="close").click()
+    expect(lanes.locator(".note")).not_to_contain_text("ringed", timeout=SLOW_MS)
+    assert state(lanes)["marked"] == 0
+    assert lanes.locator(".chart").evaluate(PIXELS) != ringed

@@ -319,7 +319,7 @@ def test_rules_in_noise_are_refused() -> None:
 def test_where_nothing_can_be_learned_a_sentence_says_why() -> None:
     has, table, features, _ = team(100, 0)
     few = conditions(np.arange(100) < 5, table.assign(passed=1.0), features)
-    assert few.note == "too few runs: 5 with the family, 95 without it have passed; 20 of each are needed for a rule"
+    assert few.note == "too few runs: 5 with the family, 95 without it have a value of passed; 20 of each are needed for a rule"
     assert conditions(has, table.assign(passed=1.0), features).note.startswith("all runs did alike in passed")
     none = conditions(has, table.assign(passed=[1.0, 0.0] * 50), features[[]])
     assert (none.note, len(none.leaves)) == ("no rule: no feature differs between runs", 1)

@@ -300,3 +300,15 @@ def test_a_table_of_runs_comes_from_the_rows_of_a_workspace() -> None:
     assert table["q_work (acts)"].tolist()[0] == 0.5
     assert table["passed"].tolist()[1] == 1.0
     assert math.isnan(table["passed"].tolist()[0])
+
+
+def test_where_every_run_has_it_there_is_no_mean_without_it() -> None:
+    values = [math.sqrt(k) for k in range(50)]  # their sums in one order and in another differ in the last digit
+    row = one_row([1] * 50, runs(50, residual=values))
+    assert math.isnan(row["without_mean"])
+    assert math.isnan(row["lift"])
+    assert row["reason"] == "every run that has a value has it"
+
+
+def test_of_no_patterns_none_is_worse() -> None:
+    assert anti_patterns(lifts([], sparse.csr_array((0, 4), dtype=bool), table=runs(4))).empty

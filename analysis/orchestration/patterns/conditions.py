@@ -87,8 +87,8 @@ def conditions(
     task = np.unique(tasks(table)[known], return_inverse=True)[1]
     well = _did_well(values, better(metric))
     if min(has.sum(), (~has).sum()) < 2 * _MIN_LEAF:
-        return Conditions((), None, f"too few runs: {has.sum()} with the family, {(~has).sum()} without it have {metric}; "
-                                    f"{2 * _MIN_LEAF} of each are needed for a rule")  # fmt: skip
+        note = f"too few runs: {has.sum()} with the family, {(~has).sum()} without it have a value of {metric}"
+        return Conditions((), None, f"{note}; {2 * _MIN_LEAF} of each are needed for a rule")
     if well.all() or not well.any():
         return Conditions((), None, f"all runs did alike in {metric}; there is no difference to look for")
     every = np.ones(len(well), dtype=bool)

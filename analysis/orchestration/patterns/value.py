@@ -61,7 +61,8 @@ def metric_table(traces: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
     variants = known.groupby("name")["variant"].nunique()
     column = known["name"].where(known["name"].map(variants) == 1, known["name"] + " (" + known["variant"] + ")")
     wide = known.assign(column=column).pivot(index="trace_id", columns="column", values="value").astype(float)
-    return table.join(wide).dropna(axis=1, how="all").reindex(columns=dict.fromkeys([*GROUPING, *table, *wide]))
+    known_of_some = table.join(wide).dropna(axis=1, how="all")
+    return known_of_some.reindex(columns=list(dict.fromkeys([*GROUPING, *known_of_some])))
 
 
 def lifts(
@@ -119,6 +120,8 @@ def anti_patterns(rows: pd.DataFrame, *, metric: str | None = None) -> pd.DataFr
     Only metrics of which one direction is better count, or `metric` alone; a row whose matched difference points the other
     way is left out.
     """
+    if rows.empty:
+        return rows
     sign = rows["better"].map({"higher": 1.0, "lower": -1.0})
     worse = (rows["p_adjusted"] <= ALPHA) & (sign * rows["lift"] < 0) & ~(sign * rows["matched"] > 0)
     chosen = rows[worse if metric is None else worse & (rows["metric"] == metric)]
