@@ -245,13 +245,12 @@ def _draw_family(version: Version, family: pd.Series, lifts: pd.DataFrame) -> No
         for n, trace_id in enumerate(json.loads(family["exemplars"])[:4]):
             said = f"Typical run {trace_id}" if n == 0 else f"Another form {trace_id}"
             selection.link("trace", said, trace=trace_id, filter=f"family:{family_id}")
+    _draw_motif(family["nodes"], family["edges"], "The typical run", height_px=280)
     left, right = st.columns(2, gap="medium")
-    overall = lifts[lifts["domain"].isna()]
     with left:
-        _draw_motif(family["nodes"], family["edges"], "The typical run")
-        _draw_conditions(family)
+        _draw_lifts(lifts[lifts["domain"].isna()], "What goes with this family?", key=family_id)
     with right:
-        _draw_lifts(overall, "What goes with this family?", key=family_id)
+        _draw_conditions(family)
         _draw_domains(lifts[lifts["domain"].notna()])
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Changes when the same traces give other rows.
-VERSION = "2"
+VERSION = "3"
 TABLES = ("patterns", "occurrences", "families", "family_members", "lifts", "pattern_runs")
 #: The metrics that patterns and families are compared by; `PRIMARY` is the one that conditions are looked for in.
 METRICS = ("q_orchestration", "q_parallel_self", "q_work", "tokens", "makespan_s", "n_steps")
@@ -143,13 +143,19 @@ def _run(snapshot: Snapshot, options: Mining, progress: Progress) -> Rows:
         [family.family_id for family in alike.families], membership, table=table[_asked(table)], domains=_domains(snapshot)
     )
     return {
-        "patterns": list(_pattern_rows(mined, together, set(anti_patterns(worth)["item"]))),
+        "patterns": list(_pattern_rows(mined, together, _worse(worth))),
         "occurrences": list(_occurrence_rows(mined)),
         "families": list(_family_rows(snapshot, alike, graphs, table)),
         "family_members": [{"family_id": f.family_id, "trace_id": t} for f in alike.families for t in f.members],
         "lifts": [*_lift_rows(worth, "pattern"), *_lift_rows(family_worth, "family"), *_lift_rows(domains, "family")],
         "pattern_runs": [_run_row(options, mined, alike)],
     }
+
+
+def _worse(worth: pd.DataFrame) -> set[str]:
+    """The patterns whose runs do worse in what a run is for: its outcome and its coherence, not its cost."""
+    is_asked = [str(metric).startswith((PRIMARY, "score", "residual")) for metric in worth["metric"]]
+    return set(anti_patterns(worth.loc[is_asked])["item"])
 
 
 def _asked(table: pd.DataFrame) -> list[str]:

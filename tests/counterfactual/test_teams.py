@@ -57,7 +57,7 @@ def test_a_planted_style_is_found(name: str, traces: dict[str, list[Trace]]) -> 
     assert n_found >= share * len(traces[name])
 
 
-@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("name", sorted(GOOD))
 def test_well_led_teams_show_none_of_the_styles(name: str, traces: dict[str, list[Trace]]) -> None:
     styles = {finding for finding, _ in STYLES.values()}
     counts = Counter(found.name for trace in traces[name] for found in findings(trace) if found.name in styles)

@@ -107,7 +107,7 @@ def trace_families(graphs: Sequence[PatternGraph], *, max_families: int = 12, se
     if len(shapes.forms) < 2:
         note = f"all {len(graphs)} runs have one form" if graphs else "there are no runs"
         return Families(tuple(_found(shapes, np.zeros((len(graph_of), 1)), [np.zeros(len(graph_of), np.intp)])), {}, {}, note)
-    points = embed(wl_features(joined(shapes.graphs)))
+    points = embed(wl_features(joined(shapes.graphs)), weights=shapes.weights)
     with threadpool_limits(1):  # the points are few: threads would wait for each other
         tried = _tried(points, shapes.weights, max_families, seed)
         k, note = _how_many(tried, len(graphs))

@@ -74,17 +74,19 @@ def wl_features(graphs: Joined, *, n_rounds: int = 2) -> Any:
     return sparse.csc_array((count, row[entry], starts), shape=(graphs.n_graphs, len(starts) - 1)).tocsr()
 
 
-def embed(features: Any, *, n_components: int = 16) -> Floats:
+def embed(features: Any, *, weights: Ints | None = None, n_components: int = 16) -> Floats:
     """Return graphs as unit vectors that lie near each other where they share neighbourhoods, shape (n_graphs, n_components).
 
     Square roots of the counts, rows of unit length, the largest singular vectors; a graph without nodes is zero. Neighbourhoods
-    that occur in one graph only are left out: they say nothing of likeness. The same bytes for the same rows in the same order.
+    that occur in one run only are left out: they say nothing of likeness; `weights` says how many runs a graph stands for. The
+    same bytes for the same rows in the same order.
     """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.preprocessing import normalize
 
-    n_graphs = np.bincount(features.indices, minlength=features.shape[1])
-    shared = features[:, n_graphs > 1].sqrt()
+    runs = np.ones(features.shape[0]) if weights is None else np.asarray(weights, dtype=float)
+    n_runs = np.bincount(features.indices, np.repeat(runs, np.diff(features.indptr)), minlength=features.shape[1])
+    shared = features[:, n_runs > 1].sqrt()
     if shared.shape[1] == 0:
         return np.zeros((features.shape[0], 1))
     rows = normalize(shared)
