@@ -34,11 +34,14 @@ CELL = ("operator", "event_kind")
 N_DRAWN = 17
 _BET = 0.3  # fixed before looking, so that evidence does not hang on the order of the pairs
 _SHARES = {"passed", "tests_rate", *[name for name, meaning in METRICS.items() if meaning.unit == "share"]}
+_BETTER = {"passed": "higher", "tests_rate": "higher", "score": "higher", "log_q_parallel_self": "higher"}
 _WORLDS = ("metric", "world", "evidence")  # never pooled
 _FOUND = (
     "n", "n_tasks", "n_missing", "unit", "delta_q", "credit", "low", "high", "how", "se", "p", "q", "p_sign", "log_e", "q_e",
-    "zero_share", "delta_q_shrunken", "cost",
+    "zero_share", "delta_q_shrunken", "cost", "better",
 )  # fmt: skip
+
+_TEXTS = ("unit", "how", "better")
 
 Floats = npt.NDArray[np.float64]
 
@@ -58,7 +61,8 @@ def effects(pairs: pd.DataFrame, *, by: Sequence[str] = EVENT, seed: int = 0, le
     counting once, or the `pairs` of a single task; delta_q and credit = -delta_q; low, high of delta_q and how they were found
     (below); se; p, of no effect, and q inside the family of operator, event kind and metric (Benjamini & Hochberg 1995);
     p_sign, the confidence that the sign is right; log_e against no effect and q_e over the whole table (e-BH), for
-    metrics in [0, 1] alone; zero_share of pairs that changed nothing at all; delta_q_shrunken; cost. NaN where absent. Sorted.
+    metrics in [0, 1] alone; zero_share of pairs that changed nothing at all; delta_q_shrunken; cost; better (`higher`, `lower`
+    or `neither`: where lower is better, an event with a credit above 0 was bad). NaN where absent. Sorted.
 
     Notes
     -----
@@ -79,7 +83,9 @@ def effects(pairs: pd.DataFrame, *, by: Sequence[str] = EVENT, seed: int = 0, le
         for key, group in pairs.groupby(keys, dropna=False, sort=True)
     ]
     table = pd.DataFrame(rows, columns=[*keys, *_FOUND])
-    table = table.astype({name: int if name.startswith("n") else float for name in _FOUND if name not in ("unit", "how")})
+    table = table.astype({name: int if name.startswith("n") else float for name in _FOUND if name not in _TEXTS})
+    better = {name: meaning.better for name, meaning in METRICS.items()} | _BETTER
+    table["better"] = [better.get(name, "neither") for name in table["metric"]]
     if rows:
         table = _corrected(table, [name for name in ("operator", "event_kind") if name in by])
         table["delta_q_shrunken"] = _shrunken(table, ["operator", *_WORLDS] if "operator" in by else [*_WORLDS])

@@ -58,9 +58,10 @@ def _idle(one: Intervention, timed: Timing, schedule: Schedule, free: Mapping[st
     if one.operator == "advance" and schedule.waits[schedule.first[at]] == 0:
         return "0, exactly: the event begins as early as its causes and its agent allow"
     after = timed.graph.position.get(one.parameters.get("after", ""))
-    if one.operator == "serialise" and after is not None:
-        if schedule.exits[after] in upstream(schedule.network, schedule.first[at]):
-            return f"0, exactly: the event waits for {one.parameters['after']} as it is"
+    if one.operator != "serialise" or after is None:
+        return ""
+    if schedule.exits[after] in upstream(schedule.network, schedule.first[at]):
+        return f"0, exactly: the event waits for {one.parameters['after']} as it is"
     return ""
 
 

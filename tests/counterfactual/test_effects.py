@@ -136,6 +136,14 @@ def test_swapping_the_arms_turns_all_signs_and_nothing_else(deltas: list[float],
         assert there[name] == pytest.approx(back[name], nan_ok=True), name
 
 
+def test_which_way_is_better_stands_beside_the_sign() -> None:
+    metrics = ("makespan_s", "n_steps", "passed", "unheard of")
+    table = effects(pd.concat([pairs([1.0], metric=metric) for metric in metrics]), by=CELL)
+    assert dict(zip(table["metric"], table["better"], strict=True)) == dict(
+        zip(metrics, ("lower", "neither", "higher", "neither"), strict=True)
+    )
+
+
 def test_worlds_kinds_of_evidence_and_metrics_are_never_pooled() -> None:
     kinds = itertools.product(("live", "simulated"), ("interventional", "simulated"), ("passed", "q_split"))
     parts = [pairs([1.0, 0.0], world=world, evidence=evidence, metric=metric) for world, evidence, metric in kinds]

@@ -60,10 +60,11 @@ def test_with_too_few_pulls_the_best_priors_enter() -> None:
 @pytest.mark.parametrize("effect", [0.6, -0.6])
 def test_the_largest_effect_of_either_sign_wins(effect: float) -> None:
     halved = [successive_halving(ARMS, world({"a05": effect}, seed), n_pulls=160) for seed in range(20)]
-    sampled = [top_two(ARMS, world({"a05": effect}, seed), n_pulls=80, seed=seed) for seed in range(10)]
-    assert sum(race.ranking[0] == "a05" for race in halved) >= 15  # two pulls in the first round miss it now and then
-    assert sum(race.ranking[0] == "a05" for race in sampled) >= 9
-    assert statistics.mean(counts(race)["a05"] for race in sampled) > 3 * 80 / 16
+    sampled = [top_two(ARMS, world({"a05": effect}, seed), n_pulls=100, seed=seed) for seed in range(20)]
+    # Chance alone is 1 of 16. Over 40 seeds it is 0.83 to 0.90 for halving with 160 pulls, 0.90 to 0.98 for top two with 100.
+    assert sum(race.ranking[0] == "a05" for race in halved) >= 14
+    assert sum(race.ranking[0] == "a05" for race in sampled) >= 15
+    assert statistics.mean(counts(race)["a05"] for race in sampled) > 3 * 100 / 16
 
 
 def test_pulls_of_an_arm_are_numbered_so_that_all_arms_share_their_seeds() -> None:

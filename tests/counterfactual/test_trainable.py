@@ -248,6 +248,17 @@ def test_an_aggregator_leaves_out_what_the_policy_does(task: ComposedTask) -> No
     assert (answer.rejected, answer.program) == (("p2",), program(task, kept))
 
 
+def test_each_part_is_decided_by_a_draw_of_its_own(task: ComposedTask) -> None:
+    verifier = Trained(Policy(purposes=("verify",)), Says(Response()))
+    seen = candidates(task, {})
+    found = [verifier.act(ask(task, "verify", trial=n, seen=seen, options=("p1", "p2"))).rejected for n in range(400)]
+    counts = Counter(found)
+    assert counts.keys() == {(), ("p1",), ("p2",), ("p1", "p2")}
+    assert all(abs(n / 400 - 0.25) < 4 * math.sqrt(0.25 * 0.75 / 400) for n in counts.values())
+    alone = [verifier.act(ask(task, "verify", trial=n, seen=seen, options=("p2",))).rejected for n in range(400)]
+    assert alone == [tuple(part for part in one if part == "p2") for one in found]
+
+
 def test_an_answer_with_an_error_stays_and_teaches_nothing(task: ComposedTask) -> None:
     request = ask(task, "stop", options=("stop", "go on"))
     failed = Response(error="no answer in 3 tries")
