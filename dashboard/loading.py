@@ -16,6 +16,8 @@ from analysis.coherence.modes import breakdown
 from analysis.coherence.modes.decisions import Decision
 from analysis.coherence.modes.profiles import Source
 from analysis.coherence.monitor import Monitored, Reading, monitor
+from analysis.counterfactual.tasks.shapes import SHAPES
+from analysis.counterfactual.teams import ready_teams
 from analysis.evaluation.agreement import agreements
 from analysis.evaluation.comparison import Suggestion, cautions, comparable_runs, group_values, metric_differences, suggestions
 from analysis.evaluation.mode_labels import LabelAgreement, label_agreement
@@ -361,3 +363,9 @@ def apart(version: Version, a: str, b: str) -> pd.DataFrame:
         where difference != 0 order by abs(difference) desc, n_edges, pattern_id limit 40""",
         {"a": a, "b": b},
     )
+
+
+@st.cache_data(max_entries=1, show_spinner=False)
+def shapes_and_teams() -> tuple[list[str], dict[str, str]]:
+    """Return the shapes of composed tasks, and the ready teams with what they do."""
+    return list(SHAPES), {name: team.about for name, team in ready_teams().items()}

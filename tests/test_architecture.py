@@ -32,7 +32,7 @@ DASHBOARD_RANKS = [
     {"network", "swimlane"},
     {"loading", "selection", "jobs"},
     {"tables", "notes", "keys", "reports"},
-    {"details", "comparing", "coherence", "patterns", "modes"},
+    {"arrivals", "details", "comparing", "coherence", "patterns", "modes"},
     {"app_pages"},
     {"app"},
     {"asgi", "check"},

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from analysis.cli.analysing import plain, run_analysis, tell
 from analysis.cli.importing import run_import
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, progress_bar, say
 
@@ -41,6 +42,7 @@ def run(
     unsafe_exec: Annotated[
         bool, typer.Option("--unsafe-exec", help="Run programs with too little around them; rows say so.")
     ] = False,
+    analyze: Annotated[bool, typer.Option("--analyze", help="Analyse the runs right after.")] = False,
     workspace: WorkspaceOption = None,
     progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     json: JsonOption = False,
@@ -54,14 +56,19 @@ def run(
         report = run_many(jobs, out, workers=workers, budget=limit, unsafe=unsafe_exec, progress=progress)
     place = workspace or DEFAULT_WORKSPACE
     imported = run_import([out], place, progress_file=progress_file) if report.n_made + report.n_there else None
+    stages = run_analysis(place, progress_file=progress_file) if analyze else []
     counts = {"made": report.n_made, "there": report.n_there, "left": report.n_left, "tokens": report.n_tokens}
     rows = _by_team(out, {job.trace_id: job.team.name for job in jobs})
     if json:
-        print_json({**counts, "out": str(out), "teams": rows, "import": imported.plain() if imported else None})
+        print_json(
+            {**counts, "out": str(out), "teams": rows, "import": imported.plain() if imported else None, "stages": plain(stages)}
+        )
         return
     print_table(["team", "runs", "passed", "tokens a run"], [tuple(row.values()) for row in rows])
     say(", ".join([f"{n:,} runs {word}" for word, n in counts.items() if word != "tokens"]) + f", in {out}")
-    say(f"next: `counterpoint analyze -w {place}` works out metrics and findings")
+    tell(stages)
+    if not analyze:
+        say(f"next: `counterpoint analyze -w {place}` works out metrics and findings")
 
 
 def _teams(names: Sequence[str] | None, baseline: bool) -> list[Team]:
