@@ -111,18 +111,28 @@ def _stages(couplings: Sequence[Coupling], mining: Mining) -> dict[str, Stage | 
 
 def _run_corpus(workspace: Workspace, stage: CorpusStage, progress: Progress) -> StageReport:
     """Run a stage over all traces, unless nothing it looks at has changed; its tables are replaced whole."""
-    snapshot = Snapshot(workspace)
-    key = _corpus_key(snapshot, stage)
-    n = snapshot.head.n_rows("traces")
-    if snapshot.head.keys.get(stage.name) == key:
-        return StageReport(stage.name, 0, n)
-    rows = stage.run(snapshot, lambda share, text: progress(share, f"{stage.name}: {text}"))
-    tables = {name: pa.Table.from_pylist(rows.get(name, []), schema=SCHEMAS[name]) for name in stage.tables}
-    files = {name: [workspace.write(name, table)] if table.num_rows else [] for name, table in tables.items()}
     while True:
-        with contextlib.suppress(HeadConflict):
-            workspace.commit(workspace.head(), files, keys={stage.name: key})
+        snapshot = Snapshot(workspace)
+        key = _corpus_key(snapshot, stage)
+        n = snapshot.head.n_rows("traces")
+        if snapshot.head.keys.get(stage.name) == key:
+            return StageReport(stage.name, 0, n)
+        rows = stage.run(snapshot, lambda share, text: progress(share, f"{stage.name}: {text}"))
+        tables = {name: pa.Table.from_pylist(rows.get(name, []), schema=SCHEMAS[name]) for name in stage.tables}
+        files = {name: [workspace.write(name, table)] if table.num_rows else [] for name, table in tables.items()}
+        if _is_written(workspace, snapshot, files, {stage.name: key}):
             return StageReport(stage.name, n, 0)
+
+
+def _is_written(workspace: Workspace, snapshot: Snapshot, files: Mapping[str, Sequence[File]], keys: Mapping[str, str]) -> bool:
+    """Make the next version; not if people decided something while the stage ran, which then has to see it."""
+    while True:
+        head = workspace.head()
+        if head.tables.get("decisions") != snapshot.head.tables.get("decisions"):
+            return False
+        with contextlib.suppress(HeadConflict):
+            workspace.commit(head, files, keys=keys)
+            return True
 
 
 def _corpus_key(snapshot: Snapshot, stage: CorpusStage) -> str:

@@ -203,3 +203,18 @@ def test_traces_that_came_in_since_stand_in_no_mode(store: Workspace, tmp_path: 
     modes = stored_modes(Snapshot(store), "residual")
     assert modes is not None
     assert (len(modes.members), len(modes.profiles.trace_ids)) == (42, 42)
+
+
+def test_a_name_given_while_modes_are_looked_for_is_not_lost(store: Workspace) -> None:
+    mode = mode_of(min(KINDS), store)
+    store.commit(store.head(), {}, keys={"modes": "another"})
+    given: list[str] = []
+
+    def name_it(share: float, text: str) -> None:
+        if text.startswith("modes") and not given:
+            given.append(mode)
+            decide(store, Decision(what="rename mode", mode_id=mode, text="late name"), author="me")
+
+    analyse(store, only=["modes"], progress=name_it)
+    assert given == [mode]
+    assert row_of(mode, store)["name"] == "late name"

@@ -1,0 +1,176 @@
+"""One pair of replays: a run with one decision changed and one without, from the same prefix and with the same draws after it.
+
+Decides what the prefix is: all steps that had begun before the changed one did; they keep the luck that they had. All others
+draw from the pair's seed, in both runs alike. What each metric came to is read here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from analysis.counterfactual.agents.protocol import Agent, Request, Response
+from analysis.counterfactual.effects import PAIRS
+from analysis.counterfactual.interventions import Changed, compared, edited, plan_of, step_of
+from analysis.counterfactual.judging import Judge
+from analysis.counterfactual.plan import Plan
+from analysis.counterfactual.recorded import Intervention
+from analysis.counterfactual.runs import replay
+from analysis.counterfactual.teams import simulated, team_of
+from analysis.errors import ReplayError
+from analysis.model import Trace
+from analysis.orchestration.metrics import metrics
+from analysis.streams import uniform
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: What is measured of both runs of a pair, the integrated pass first.
+METRICS = ("passed", "q_parallel_self", "q_work", "q_aggregate", "tokens", "makespan_s")
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pair came to.
+
+    parameters : of the operator, as JSON
+    seed_block, number : which of a study's seeds it had
+    q, q_counterfactual : by metric; without those that a run does not have
+    n_changed : events in which the two runs differ
+    cost_tokens, cost_s : of the events of both runs after the prefix
+    """
+
+    trace_id: str
+    task: str
+    event_id: str
+    event_kind: str
+    operator: str
+    parameters: str
+    seed_block: str
+    number: int
+    q: dict[str, float]
+    q_counterfactual: dict[str, float]
+    n_changed: int
+    cost_tokens: int
+    cost_s: float
+    world: str = "simulated"
+    evidence: str = "interventional"
+
+
+class Arms(msgspec.Struct, frozen=True, kw_only=True):
+    """Both runs of a pair, and where they differ."""
+
+    control: Trace
+    counterfactual: Trace
+    changed: Changed
+
+
+def replayable(trace: Trace) -> Plan:
+    """Return the plan by which a trace can be run again; ReplayError where it holds none, or its agents are not simulated."""
+    plan = plan_of(trace)
+    if trace.world != "simulated":
+        hint = "only runs of simulated agents are executed again here"
+        raise ReplayError(trace.trace_id, "its agents would have to be asked again", got=trace.world, hint=hint)
+    return plan
+
+
+class Replayer:
+    """Makes pairs of one trace that is `replayable`; controls with the same prefix and seed are run once."""
+
+    def __init__(self, trace: Trace, judge: Judge) -> None:
+        self.trace, self.plan, self._judge = trace, replayable(trace), judge
+        self._agents = simulated(team_of(trace.extra["run"]["team"], trace.trace_id))
+        self._controls: dict[tuple[frozenset[str], int], Trace] = {}
+
+    def run(self, plan: Plan, fresh: frozenset[str], seed: int) -> Trace:
+        """Return the run by a plan in which the prefix keeps its luck and all else, with the steps `fresh`, has that of a seed."""
+        kept = frozenset([step.step_id for step in self.plan.steps]) - fresh
+        agents = {name: _Lucky(agent, seed, kept) for name, agent in self._agents.items()}
+        return replay(self.trace, self._judge, plan=plan, agents=agents)
+
+    def control(self, fresh: frozenset[str], seed: int) -> Trace:
+        """Return the run by its own plan."""
+        if (fresh, seed) not in self._controls:
+            if self._controls and next(iter(self._controls))[1] != seed:
+                self._controls.clear()
+            self._controls[fresh, seed] = self.run(self.plan, fresh, seed)
+        return self._controls[fresh, seed]
+
+    def arms(self, one: Intervention, seed: int) -> Arms:
+        """Return both runs of a pair; raises ReplayError where the decision cannot be changed so, or more than it changed."""
+        fresh = fresh_steps(self.trace, self.plan, one.event_id)
+        control, other = self.control(fresh, seed), self.run(edited(self.plan, one), fresh, seed)
+        return Arms(control=control, counterfactual=other, changed=compared(self.plan, control, other, one))
+
+    def pair(self, one: Intervention, *, seed: int, block: str, number: int) -> Pair:
+        """Return what one pair came to; the seed is made of the study's, the block, the number and the trace."""
+        arms = self.arms(one, pair_seed(seed, block, number, self.trace))
+        fresh = fresh_steps(self.trace, self.plan, one.event_id)
+        return pair_of(self.trace, one, arms, block=block, number=number, fresh=fresh)
+
+
+def pair_seed(seed: int, block: str, number: int, trace: Trace) -> int:
+    """Return the seed of a pair, the same for all decisions of a trace."""
+    return int(uniform(seed, "pair", block, number, trace.trace_id) * 2**53)
+
+
+def pair_of(trace: Trace, one: Intervention, arms: Arms, *, block: str, number: int, fresh: frozenset[str]) -> Pair:
+    """Return what a pair of runs came to; what its prefix cost was spent before."""
+    kind = next((e.kind for run in (trace, arms.control, arms.counterfactual) for e in run.events if e.event_id == one.event_id), None)
+    later = [e for run in (arms.control, arms.counterfactual) for e in run.events if _owner(e.event_id, fresh)]
+    return Pair(
+        trace_id=trace.trace_id, task=trace.task.task_id or trace.trace_id, event_id=one.event_id, event_kind=kind or "opaque",
+        operator=one.operator, parameters=one.key, seed_block=block, number=number, q=q_of(arms.control),
+        q_counterfactual=q_of(arms.counterfactual), n_changed=len(arms.changed.events),
+        cost_tokens=sum([(e.input_tokens or 0) + (e.output_tokens or 0) for e in later]),
+        cost_s=round(sum([(e.t_end_s or 0.0) - (e.t_start_s or 0.0) for e in later]), 3),
+    )  # fmt: skip
+
+
+def pair_frame(pairs: Sequence[Pair]) -> pd.DataFrame:
+    """Return one row a pair and metric, as `effects` takes them, with the number of the pair."""
+    import pandas as pd
+
+    rows = [
+        (p.trace_id, p.task, p.event_id, p.event_kind, p.operator, p.parameters, name, p.q.get(name, math.nan),
+         p.q_counterfactual.get(name, math.nan), p.seed_block, p.world, p.evidence, float(p.cost_tokens), p.number)
+        for p in pairs for name in METRICS if name in p.q or name in p.q_counterfactual
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=[*PAIRS, "number"])
+
+
+def q_of(trace: Trace) -> dict[str, float]:
+    """Return the metrics of `METRICS` that a run has."""
+    values: dict[str, Any] = {metric.name: metric.value for metric in metrics(trace)}
+    values["passed"] = trace.outcome.passed
+    return {name: float(values[name]) for name in METRICS if values[name] is not None}
+
+
+def fresh_steps(trace: Trace, plan: Plan, event_id: str) -> frozenset[str]:
+    """Return the steps that began with an event or later, or not at all; all of them where it did not happen."""
+    first: dict[str, int] = {}
+    for n, event in enumerate(trace.events):
+        if (step := step_of(plan, event.event_id)) is not None:
+            first.setdefault(step.step_id, n)
+    at = first.get(event_id, -1)
+    return frozenset([step.step_id for step in plan.steps if first.get(step.step_id, len(trace.events)) >= at])
+
+
+def _owner(event_id: str, fresh: frozenset[str]) -> bool:
+    names = [event_id[:n] for n, letter in enumerate(event_id) if letter == "."]
+    return bool(fresh & {event_id, *names})
+
+
+class _Lucky:
+    """An agent that draws from another seed, but for steps that keep what they had."""
+
+    def __init__(self, agent: Agent, seed: int, kept: frozenset[str]) -> None:
+        self._agent, self._seed, self._kept = agent, seed, kept
+
+    def act(self, request: Request) -> Response:
+        """Answer a request; the fourth part of its key is the step."""
+        if request.key[3] not in self._kept:
+            request = msgspec.structs.replace(request, seed=self._seed)
+        return self._agent.act(request)
