@@ -174,9 +174,8 @@ def team(endpoint: Endpoint, task: ComposedTask, folder: Path) -> list[Row]:
     ]  # fmt: skip
 
 
-def measure(url: str, model: str, quick: bool, folder: Path) -> list[Row]:
+def measure(endpoint: Endpoint, quick: bool, folder: Path) -> list[Row]:
     """All measures; the quick ones are two plain prompts, whole and streamed."""
-    endpoint = Endpoint(base_url=url, model=model, max_tokens=12 if quick else 64, timeout_s=300, n_tries=2)
     if quick:
         return plain(endpoint, PROMPTS[:2], folder)
     task = recipes("chain-3", 1, seed=7)[0].task()
@@ -201,10 +200,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="counterpoint-live-") as name:
         folder = Path(name)
         if given.url:
-            rows = measure(given.url, given.model, given.quick, folder)
+            rows = measure(Endpoint(base_url=given.url, model=given.model, timeout_s=300, n_tries=2), given.quick, folder)
         else:
             with served(given.python, folder) as (url, model):
-                rows = measure(url, model, given.quick, folder)
+                # A model of this size misses the form anyhow, and makes two tokens a second on a busy machine.
+                short = Endpoint(base_url=url, model=model, max_tokens=12 if given.quick else 24, timeout_s=300, n_tries=2)
+                rows = measure(short, given.quick, folder)
     if given.json:
         print(json.dumps(rows, indent=1))
         return

@@ -18,6 +18,10 @@ EVERY_SHAPE = "all shapes in turn"
 def draw_run_form(location: str) -> None:
     """Draw the form that lets teams of simulated agents do tasks of the built-in bank, and start it as a job."""
     shapes, teams = loading.shapes_and_teams()
+    st.caption(
+        "No model is called: the agents are simulated, and their programs are judged in the sandbox. A single agent does every "
+        "task too, as the baseline."
+    )
     with st.form("add_data.run", border=True):
         shape = st.selectbox("Tasks", [EVERY_SHAPE, *shapes], key="add_data.shape")
         meanings = "; ".join(f"{name}: {about}" for name, about in teams.items())
@@ -26,7 +30,7 @@ def draw_run_form(location: str) -> None:
         )
         counts = st.columns(3)
         n_tasks = counts[0].number_input("Number of tasks", 1, 1000, 6, key="add_data.n_tasks")
-        n_trials = counts[1].number_input("Trials of each", 1, 100, 3, key="add_data.n_trials")
+        n_trials = counts[1].number_input("Trials of each team on each task", 1, 100, 3, key="add_data.n_trials")
         seed = counts[2].number_input("Seed", 0, 2**31, 7, key="add_data.seed")
         if not st.form_submit_button("Run", icon=":material/play_arrow:"):
             return
@@ -97,7 +101,7 @@ def draw_job(location: str, job_id: str) -> None:
                 st.success(f"{len(job.result):,} patterns.", icon=":material/check:")
                 selection.link("patterns", "See the patterns")
         elif job.state == "cancelled":
-            st.warning("Cancelled. Nothing of it was added; import again to start over.", icon=":material/cancel:")
+            st.warning("Cancelled. Nothing unfinished was added; start it again to have the rest.", icon=":material/cancel:")
         else:
             st.error(safe.markdown(job.text), icon=":material/error:")
         return

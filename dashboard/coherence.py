@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analysis.coherence.levels import LEVELS, TEAM
 from dashboard import loading, safe, selection, tables
 from dashboard.figures import coherence as figures
 from dashboard.loading import Version
@@ -34,9 +35,9 @@ def draw_trace(version: Version, trace_id: str) -> None:
     rows = loading.rows(version, "residuals", trace_id)
     ends = rows[rows["is_last"]].set_index("level") if len(rows) else rows
     if ends.empty:
-        st.info("No claims: there is nothing to be coherent or not. `import --claims FILE` adds some.", icon=":material/info:")
+        st.info("No claims: there is nothing to be coherent or not. `counterpoint import --claims FILE` adds some.", icon=":material/info:")
         return
-    level = selection.choose("level", "Level of claims", {name: name for name in ends.index})
+    level = selection.choose("level", "Level of claims", {name: name for name in (*LEVELS, TEAM) if name in ends.index})
     end = ends.loc[level]
     st.markdown(f"**{safe.markdown(_headline(end), 1000)}**")
     _draw_numbers(end)
@@ -190,12 +191,12 @@ def draw_stream(version: Version, filter: str) -> None:
     """Draw the evidence that a stream of traces is less coherent than tolerated."""
     from analysis.workspace.standing import STREAM_ORDERS
 
-    levels = sorted(loading.residual_rows(version, filter)["level"].unique())
-    if not levels:
+    known = set(loading.residual_rows(version, filter)["level"])
+    if not known:
         st.info("No trace here has a residual: there is nothing to watch.", icon=":material/info:")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        level = selection.choose("level", "Level of claims", {name: name for name in levels})
+        level = selection.choose("level", "Level of claims", {name: name for name in (*LEVELS, TEAM) if name in known})
         order = selection.choose("order", "Order", STREAM_ORDERS)
         tolerated = selection.write("mu0", "Tolerated mean of ε*² per quote", placeholder="0.01") or "0.01"
     try:
@@ -208,5 +209,8 @@ def draw_stream(version: Version, filter: str) -> None:
     series = {"betting": found.betting.log_e} | ({} if found.envelope is None else {"envelope": found.envelope.log_e})
     null = f"null: the mean of ε*² per quote is at most {mu0:g}; one may look at any time"
     st.plotly_chart(figures.evidence(series, threshold=-math.log(found.alpha), null=null), key="coherence.evidence")
-    for name, reason in found.reasons.items():
-        st.caption(safe.markdown(f"No {name}: {reason}.", 400))
+    st.caption(
+        f"E is what a bet against the null has made of 1: where the null holds, it ever reaches {1 / found.alpha:g} with a "
+        f"probability of at most {found.alpha:g}. The envelope form asks another question, whether the quotes could "
+        "be noisy means of coherent ones; it needs the number of samples behind each and rarely rejects."
+    )

@@ -158,7 +158,7 @@ def draw_quality(version: Version, trace: Trace) -> None:
     _draw_suspects(version, trace)
     st.markdown("##### Findings")
     if not findings:
-        st.caption("None of the anti-patterns was found in this run.")
+        st.caption("None: this run shows none of the anti-patterns that a single run can show.")
     for n, finding in enumerate(findings):
         with st.container(border=True):
             words = {True: "the run passed all the same", False: "the run failed", None: "the outcome is not known"}

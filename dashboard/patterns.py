@@ -134,7 +134,10 @@ def draw_worse(version: Version) -> None:
             name = str(findings["name"].iloc[at[0] if at else 0])
             st.text(safe.visible(f"{name}: {FINDINGS.get(name, '')}"))
             selection.link("traces", f"Its runs: {name}", filter=f'finding:"{name}"')
-        st.caption("A predicate says what happened in a run, not that it made the run fail.")
+        st.caption(
+            "Lost share: mean loss as a share of a run's own time, tokens or steps. A finding says what happened in a run, not that "
+            "it made the run fail."
+        )
 
 
 def draw_two(version: Version) -> None:
@@ -267,7 +270,7 @@ def _draw_pattern(version: Version, pattern: pd.Series, lifts: pd.DataFrame, n_r
     with st.container(horizontal=True):
         selection.link("traces", f"The {pattern['support']:,} runs that hold it", filter=f"pattern:{pattern_id}")
         for trace_id in json.loads(pattern["examples"])[:4]:
-            selection.link("trace", f"Lit in {trace_id}", trace=trace_id, view="lanes", pattern=pattern_id)
+            selection.link("trace", f"Ringed in {trace_id}", trace=trace_id, view="lanes", pattern=pattern_id)
     left, right = st.columns(2, gap="medium")
     with left:
         _draw_motif(pattern["nodes"], pattern["edges"], "The pattern")

@@ -13,7 +13,7 @@ import sys
 import typer
 
 from analysis import __version__
-from analysis.cli import analysing, browse, doctor, evaluate, importing, modes, patterns, residual, run, serve
+from analysis.cli import analysing, browse, doctor, effects, evaluate, importing, modes, patterns, residual, run, serve
 from analysis.errors import CounterpointError, printable
 
 app = typer.Typer(
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (serve, importing, analysing, run, browse, modes, patterns, doctor, evaluate, residual):
+for module in (serve, importing, analysing, run, effects, browse, modes, patterns, doctor, evaluate, residual):
     module.register(app)
 
 

@@ -21,9 +21,9 @@ def register(app: typer.Typer) -> None:
 
 
 def analyze(
-    only: Annotated[str | None, typer.Option(help="Stages, with commas between: quality,claims,residuals.")] = None,
+    only: Annotated[str | None, typer.Option(help="Stages, with commas between: quality,claims,residuals,suspects,patterns,modes.")] = None,
     couplings: Annotated[
-        list[Path] | None, typer.Option(help="Coupling file (TOML); may be given again. Remembered from then on.")
+        list[Path] | None, typer.Option(help="Coupling file (TOML); may be given again. Takes the place of earlier files; remembered.")
     ] = None,
     default_couplings: Annotated[
         bool | None, typer.Option("--default-couplings/--no-default-couplings", help="Match the couplings that ship as well.")
@@ -32,7 +32,7 @@ def analyze(
     progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     json: JsonOption = False,
 ) -> None:
-    """Work out metrics, findings, claims and residuals of the traces that are new; what is up to date stays."""
+    """Work out metrics, findings, claims, residuals, patterns and failure modes; what is up to date stays."""
     chosen = _couplings(couplings, default_couplings)
     names = None if only is None else [name.strip() for name in only.split(",")]
     reports = run_analysis(workspace or DEFAULT_WORKSPACE, only=names, couplings=chosen, progress_file=progress_file)
@@ -40,6 +40,8 @@ def analyze(
         print_json({"stages": plain(reports)})
         return
     print_table(["stage", "traces worked on", "up to date"], [tuple(report) for report in reports])
+    if chosen is not None and any(report.stage == "claims" for report in reports):
+        _say_matched(workspace or DEFAULT_WORKSPACE, chosen)
 
 
 def _couplings(files: list[Path] | None, with_default: bool | None) -> list[Coupling] | None:
@@ -50,6 +52,16 @@ def _couplings(files: list[Path] | None, with_default: bool | None) -> list[Coup
 
     given = [coupling for file in files or () for coupling in read_couplings(file)]
     return [*(() if with_default is False else default_couplings()), *given]
+
+
+def _say_matched(workspace: str, couplings: Sequence[Coupling]) -> None:
+    """Say on stderr how many traces each coupling ties claims of: one that ties none is often misspelt."""
+    from analysis.workspace import Snapshot, Workspace
+
+    rows = Snapshot(Workspace(workspace)).sql("select rule, count(distinct trace_id) as n from couplings group by rule").to_pylist()
+    n_traces = {row["rule"]: row["n"] for row in rows}
+    for name in dict.fromkeys(coupling.name for coupling in couplings):
+        say(f"coupling {name}: ties claims of {n_traces.get(name, 0):,} traces")
 
 
 def run_analysis(

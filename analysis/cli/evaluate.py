@@ -56,7 +56,7 @@ def evaluate(
 
 
 def _why(problems: Sequence[Problem]) -> tuple[str]:
-    return (f"{problems[0].message}: {problems[0].got}" if problems else "nothing in it",)
+    return (": ".join(filter(None, (problems[0].message, problems[0].got))) if problems else "nothing in it",)
 
 
 def _print(scores: Scores, ks: Sequence[int]) -> None:

@@ -105,7 +105,7 @@ def rename(
     snapshot = _open(workspace)
     mode = _mode(snapshot, mode_id)
     # Bytes that are no text come from a terminal as lone surrogates; no file takes them.
-    text = name.strip().encode("utf-8", "replace").decode()
+    text = " ".join(name.encode("utf-8", "replace").decode().split())
     if not text:
         raise UnknownNameError("mode", "the name is empty", hint="give a word or two")
     decide(snapshot.workspace, Decision(what="rename mode", mode_id=mode["mode_id"], text=text), author=getpass.getuser())

@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, progress_bar, say
-from analysis.errors import UnknownNameError
+from analysis.errors import TraceError, UnknownNameError
 
 if TYPE_CHECKING:
     from analysis.workspace import Snapshot
@@ -130,7 +130,11 @@ def import_(
     from analysis.pipeline.patterns import matches_of
     from analysis.workspace import Snapshot, Workspace
 
-    library = import_library(file.read_bytes(), place=file.name)
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise TraceError(str(file), "the library cannot be read", got=error.strerror or "", hint="check the path") from None
+    library = import_library(data, place=file.name)
     snapshot = Snapshot(Workspace(workspace or DEFAULT_WORKSPACE))
     with progress_bar(progress_file) as progress:
         rows = matches_of(snapshot, library, progress)
@@ -141,6 +145,8 @@ def import_(
     print_table(columns, [[row[name] for name in columns] for row in rows])
     n_found = sum(row["n_traces"] > 0 for row in rows)
     say(f"{n_found:,} of {len(rows):,} patterns and families occur here, looked for under the labelling {library.labelling.name}")
+    if library.families:
+        say("a family counts here where a run has the very form of its typical run; share_there counts all runs of the family")
 
 
 def _print_patterns(snapshot: Snapshot, as_json: bool) -> None:

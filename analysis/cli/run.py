@@ -50,7 +50,7 @@ def run(
     """Let simulated teams do composed tasks, programs judged in the sandbox; then import the runs. Goes on where it stopped."""
     from analysis.counterfactual.runs import jobs_of, run_many
 
-    teams, limit = _teams(team, baseline), _budget(budget)
+    teams, limit = _teams(team, baseline), budget_of(budget)
     jobs = jobs_of(_recipes(tasks or ["10"], seed), teams, n_trials=trials, seed=seed)
     with progress_bar(progress_file) as progress:
         report = run_many(jobs, out, workers=workers, budget=limit, unsafe=unsafe_exec, progress=progress)
@@ -100,7 +100,8 @@ def _recipes(wanted: Sequence[str], seed: int) -> list[Recipe]:
     return list(found.values())
 
 
-def _budget(text: str | None) -> Budget | None:
+def budget_of(text: str | None) -> Budget | None:
+    """Return the budget that an option states."""
     from analysis.counterfactual.runs import Budget
 
     if text is None:

@@ -58,7 +58,7 @@ def demo(
         pages = subprocess.run(
             [sys.executable, "-m", "dashboard.check"],
             cwd=_config_folder(),
-            env={**_environment(workspace), "STREAMLIT_LOGGER_LEVEL": "error"},
+            env=_environment(workspace),
             capture_output=True,
             text=True,
             check=False,
@@ -127,7 +127,8 @@ def _serve(workspace: str, port: int | None, browser: bool, *, report: ImportRep
 
 def _environment(workspace: str) -> dict[str, str]:
     place = workspace if "://" in workspace else str(Path(workspace).absolute())
-    return {**os.environ, "COUNTERPOINT_WORKSPACE": place}
+    # Streamlit warns of each cache that is made before its server runs; below the level of errors nothing is for the user.
+    return {"STREAMLIT_LOGGER_LEVEL": "error", **os.environ, "COUNTERPOINT_WORKSPACE": place}
 
 
 def _config_folder() -> Path:

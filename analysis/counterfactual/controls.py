@@ -104,7 +104,8 @@ def _permuted(pairs: Sequence[Pair], seed: int) -> Control:
                strict=True)  # fmt: skip
     is_turned = [uniform(seed, "permuted", *map(str, key)) < 0.5 for key in keys]
     turned = frame.assign(
-        q=frame["q_counterfactual"].where(is_turned, frame["q"]), q_counterfactual=frame["q"].where(is_turned, frame["q_counterfactual"])
+        q=frame["q_counterfactual"].where(is_turned, frame["q"]),
+        q_counterfactual=frame["q"].where(is_turned, frame["q_counterfactual"]),
     )
     table = effects(turned, by=("operator",), seed=seed)
     p = min(1.0, float(table["p"].min()) * len(table))

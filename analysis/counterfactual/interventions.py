@@ -47,12 +47,12 @@ class Operator(NamedTuple):
 
 
 OPERATORS = {
-    "delay": Operator("timing", "who does the step and what is asked; it begins later, or when one more result is in", "schedule"),
-    "advance": Operator("timing", "who does the step and what is asked; it begins without a delay, or one result earlier", "schedule"),
-    "aggregate": Operator("aggregation", "all results that are merged; only how they are put together changes", "merge"),
+    "delay": Operator("timing", "who does the step and what is asked; it begins later, or with one result more", "schedule"),
+    "advance": Operator("timing", "who does the step and what is asked; it begins earlier, or with one result less", "schedule"),
+    "aggregate": Operator("aggregation", "all results that are merged; how they are put together changes", "merge"),
     "insert-message": Operator("communication", "all other steps; the receiver waits for one message more", "downstream"),
-    "remove-message": Operator("communication", "all other steps; what waited for the message waits for its causes", "downstream"),
-    "assign": Operator("assignment", "the split, the package and all steps; another agent of the same component does it", "one subtask"),
+    "remove-message": Operator("communication", "all other steps; what waited for it waits for its causes", "downstream"),
+    "assign": Operator("assignment", "split, package and all steps; another of the same component does it", "one subtask"),
     "stop-earlier": Operator("stop", "all that began before; the latest result of then is returned", "truncation"),
     "stop-later": Operator("stop", "all that began before; the work goes on instead of ending", "more work"),
 }  # fmt: skip
@@ -112,8 +112,8 @@ def interventions(
     `operators` may name operators or whole families (timing, aggregation, communication, assignment, stop).
     """
     if unknown := [o for o in operators if o not in OPERATORS and o not in {about.family for about in OPERATORS.values()}]:
-        families = dict.fromkeys([about.family for about in OPERATORS.values()])
-        raise ReplayError("operator", "no such operator", got=unknown[0], expected=", ".join([*families, *OPERATORS]))
+        known = dict.fromkeys([*[about.family for about in OPERATORS.values()], *OPERATORS])
+        raise ReplayError("operator", "no such operator", got=unknown[0], expected=", ".join(known))
     wanted = [name for name, about in OPERATORS.items() if name in operators or about.family in operators]
     found = [one for one in _candidates(plan) if one.operator in wanted and refusal(plan, one) is None]
     if k is None:
@@ -142,10 +142,12 @@ def compared(plan: Plan, original: Trace, other: Trace, one: Intervention) -> Ch
     of_site = {name for name in where if (step := step_of(plan, name)) is None or step.step_id == one.event_id}
     of_site |= {name for name in differ if name.partition(".")[0] not in same_steps}
     begins = [event.t_start_s or 0.0 for trace in (original, other) for event in trace.events if event.event_id in of_site]
-    reached, cut = _after(original, of_site) | _after(other, of_site), min(begins, default=float("inf"))
+    reached, cut = _reached((original, other), of_site), min(begins, default=float("inf"))
     over = min([max([event.t_end_s or 0.0 for event in trace.events if event.kind == "stop"], default=float("inf"))
                 for trace in (original, other)])  # fmt: skip
-    upstream = [name for name in differ if (start := where[name].t_start_s or 0.0) < cut or (name not in reached and start < over)]
+    upstream = [
+        name for name in differ if (start := where[name].t_start_s or 0.0) < cut or (name not in reached and start < over)
+    ]
     if upstream:
         place = f"event {one.event_id} of {original.trace_id}"
         raise ReplayError(place, f"{one.operator} changed what does not come after it", got=", ".join(upstream[:3]))
@@ -158,15 +160,17 @@ def _content(plan: Plan, event: Event, one: Intervention) -> Event:
     return replace(event, order=0, assignment={}, targets=() if is_addressed else event.targets)
 
 
-def _after(trace: Trace, site: set[str]) -> set[str]:
-    """Return the events of the site and all that come after one of them, through causes or through their agent's order."""
-    before: dict[str, str] = {}  # agent -> its latest event
-    reached = set(site)
-    for event in trace.events:  # in the order in which they began
-        causes = {*event.parents, *event.merge_points, before.get(event.agent_id or "", "")}
-        if causes & reached:
-            reached.add(event.event_id)
-        before[event.agent_id or ""] = event.event_id
+def _reached(runs: Sequence[Trace], site: set[str]) -> set[str]:
+    """Return the events of the site and all that in either run come after one, through causes or their agent's order."""
+    reached, n_before = set(site), -1
+    while len(reached) > n_before:  # what is reached in one run may go on in the other
+        n_before = len(reached)
+        for run in runs:
+            latest: dict[str | None, str] = {}  # by agent
+            for event in run.events:  # in the order in which they began
+                if not reached.isdisjoint((*event.parents, *event.merge_points, latest.get(event.agent_id, ""))):
+                    reached.add(event.event_id)
+                latest[event.agent_id] = event.event_id
     return reached
 
 

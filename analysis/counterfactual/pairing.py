@@ -16,7 +16,7 @@ from analysis.counterfactual.agents.protocol import Agent, Request, Response
 from analysis.counterfactual.effects import PAIRS
 from analysis.counterfactual.interventions import Changed, compared, edited, plan_of, step_of
 from analysis.counterfactual.judging import Judge
-from analysis.counterfactual.plan import Plan
+from analysis.counterfactual.plan import Aggregate, Communicate, Delegate, Plan, Spawn, Stop
 from analysis.counterfactual.recorded import Intervention
 from analysis.counterfactual.runs import replay
 from analysis.counterfactual.teams import simulated, team_of
@@ -85,7 +85,7 @@ class Replayer:
         self._controls: dict[tuple[frozenset[str], int], Trace] = {}
 
     def run(self, plan: Plan, fresh: frozenset[str], seed: int) -> Trace:
-        """Return the run by a plan in which the prefix keeps its luck and all else, with the steps `fresh`, has that of a seed."""
+        """Return the run by a plan; the prefix keeps its luck, all else, with the steps `fresh`, has that of a seed."""
         kept = frozenset([step.step_id for step in self.plan.steps]) - fresh
         agents = {name: _Lucky(agent, seed, kept) for name, agent in self._agents.items()}
         return replay(self.trace, self._judge, plan=plan, agents=agents)
@@ -118,10 +118,10 @@ def pair_seed(seed: int, block: str, number: int, trace: Trace) -> int:
 
 def pair_of(trace: Trace, one: Intervention, arms: Arms, *, block: str, number: int, fresh: frozenset[str]) -> Pair:
     """Return what a pair of runs came to; what its prefix cost was spent before."""
-    kind = next((e.kind for run in (trace, arms.control, arms.counterfactual) for e in run.events if e.event_id == one.event_id), None)
     later = [e for run in (arms.control, arms.counterfactual) for e in run.events if _owner(e.event_id, fresh)]
     return Pair(
-        trace_id=trace.trace_id, task=trace.task.task_id or trace.trace_id, event_id=one.event_id, event_kind=kind or "opaque",
+        trace_id=trace.trace_id, task=trace.task.task_id or trace.trace_id, event_id=one.event_id,
+        event_kind=kind_of(plan_of(trace), one.event_id),
         operator=one.operator, parameters=one.key, seed_block=block, number=number, q=q_of(arms.control),
         q_counterfactual=q_of(arms.counterfactual), n_changed=len(arms.changed.events),
         cost_tokens=sum([(e.input_tokens or 0) + (e.output_tokens or 0) for e in later]),
@@ -146,6 +146,12 @@ def q_of(trace: Trace) -> dict[str, float]:
     values: dict[str, Any] = {metric.name: metric.value for metric in metrics(trace)}
     values["passed"] = trace.outcome.passed
     return {name: float(values[name]) for name in METRICS if values[name] is not None}
+
+
+def kind_of(plan: Plan, step_id: str) -> str:
+    """Return the kind of event that a step makes, whether or not it happens in a run."""
+    step = step_of(plan, step_id)
+    return type(step).__name__.lower() if isinstance(step, Spawn | Delegate | Communicate | Aggregate | Stop) else "act"
 
 
 def fresh_steps(trace: Trace, plan: Plan, event_id: str) -> frozenset[str]:

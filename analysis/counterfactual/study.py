@@ -104,7 +104,12 @@ def study(
     Traces that hold no plan, or are no runs of simulated agents, are refused with the reason. The confirmation begins when
     the screening is whole. Raises ReplayError where the file holds something else, SandboxError where nothing is run here.
     """
-    running = _Running(design, out, unsafe, workers, progress)
+    with ExitStack() as stack:
+        return _study(traces, _Running(design, out, _Hands(workers, unsafe, stack), progress))
+
+
+def _study(traces: Sequence[Trace], running: _Running) -> Study:
+    design = running.design
     plans: dict[str, list[Intervention]] = {}
     for trace in sorted(traces, key=lambda trace: trace.trace_id):
         try:
@@ -129,10 +134,8 @@ def study(
 class _Running:
     """A study under way: what the file holds, and what this call has spent."""
 
-    def __init__(
-        self, design: Design, out: Path, unsafe: bool, workers: int, progress: Callable[[float, str], None]
-    ) -> None:
-        self.design, self.out, self.unsafe, self.workers, self.progress = design, out, unsafe, workers, progress
+    def __init__(self, design: Design, out: Path, hands: _Hands, progress: Callable[[float, str], None]) -> None:
+        self.design, self.out, self.hands, self.progress = design, out, hands, progress
         self.traces: dict[str, bytes] = {}
         self.refused: dict[str, str] = {}
         self.there = _there(out, design.seed)
@@ -154,7 +157,8 @@ class _Running:
         n_before = self.n_made
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with self.out.open("ab") as file:
-            for lines in self._made(_chunks(todo)):
+            work = [(self.traces[jobs[0].trace_id], jobs, self.design.seed) for jobs in _chunks(todo)]
+            for lines in self.hands.made(work, self.is_over):
                 for line in lines:
                     file.write(msgspec.json.encode(line) + b"\n")
                     self.there[line.key] = line
@@ -164,33 +168,6 @@ class _Running:
                 n_done = self.n_made - n_before
                 self.progress(n_done / len(todo), f"{todo[0].block}: {n_done:,} of {len(todo):,} pairs")
         self.n_left += len(todo) - (self.n_made - n_before)
-
-    def _made(self, chunks: Sequence[list[_Job]]) -> Iterator[list[_Line]]:
-        """Yield the lines of each chunk in order; a task is always done by the same process, which knows its verdicts."""
-        if not chunks:
-            return
-        if self.workers == 1:
-            with open_sandbox(unsafe=self.unsafe) as sandbox:
-                worker = _Worker(Judge(sandbox))
-                for chunk in chunks:
-                    if self.is_over():
-                        return
-                    yield worker.lines(self.traces[chunk[0].trace_id], chunk, self.design.seed)
-            return
-        place = {name: n % self.workers for n, name in enumerate(self.traces)}
-        todo, running = deque(chunks), deque[Future[list[_Line]]]()
-        with ExitStack() as stack:
-            pools = [
-                stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"), _begin, (self.unsafe,)))
-                for _ in range(self.workers)
-            ]
-            while todo or running:
-                while todo and len(running) < 4 * self.workers and not self.is_over():
-                    name = todo[0][0].trace_id
-                    running.append(pools[place[name]].submit(_do, self.traces[name], todo.popleft(), self.design.seed))
-                if not running:
-                    return
-                yield running.popleft().result()
 
     def pairs(self, *, controls: bool = False) -> list[Pair]:
         """Return the pairs of the design that are there."""
@@ -213,6 +190,48 @@ class _Running:
                                   if (line := self.there.get(key)) is not None and line.refused}  # fmt: skip
         controls = judged([*self.pairs(controls=True), *pairs], seed=self.design.seed)
         return Study(tuple(pairs), tuple(controls), refused, self.n_made, self.n_old, self.n_left, self.n_tokens)
+
+
+_Work = tuple[bytes, list[_Job], int]
+
+
+class _Hands:
+    """Who makes the pairs: this process or others, which start when there is something to do and stay until the stack ends."""
+
+    def __init__(self, n: int, unsafe: bool, stack: ExitStack) -> None:
+        self._n, self._unsafe, self._stack = n, unsafe, stack
+        self._own: list[_Worker] = []
+        self._pools: list[ProcessPoolExecutor] = []
+        self._place: dict[str, int] = {}  # a trace is always done by the same process, which knows its verdicts
+
+    def made(self, work: Sequence[_Work], is_over: Callable[[], bool]) -> Iterator[list[_Line]]:
+        """Yield the lines of each piece of work in order, until no more is to be begun."""
+        if work and self._n == 1 and not self._own:
+            self._own.append(_Worker(Judge(self._stack.enter_context(open_sandbox(unsafe=self._unsafe)))))
+        if self._n > 1:
+            yield from self._made_elsewhere(work, is_over)
+            return
+        for one in work:
+            if is_over():
+                return
+            yield self._own[0].lines(*one)
+
+    def _made_elsewhere(self, work: Sequence[_Work], is_over: Callable[[], bool]) -> Iterator[list[_Line]]:
+        todo, running = deque(work), deque[Future[list[_Line]]]()
+        while todo or running:
+            while todo and len(running) < 4 * self._n and not is_over():
+                name = todo[0][1][0].trace_id
+                place = self._place.setdefault(name, len(self._place) % self._n)
+                running.append(self._pool(place).submit(_do, *todo.popleft()))
+            if not running:
+                return
+            yield running.popleft().result()
+
+    def _pool(self, place: int) -> ProcessPoolExecutor:
+        while len(self._pools) <= place:
+            pool = ProcessPoolExecutor(1, get_context("spawn"), _begin, (self._unsafe,))
+            self._pools.append(self._stack.enter_context(pool))
+        return self._pools[place]
 
 
 class _Worker:

@@ -215,6 +215,20 @@ SCHEMAS: dict[str, pa.Schema] = {
         {"trace_id": pa.string(), "rank": pa.int64(), "score": pa.float64()}
         | dict.fromkeys(("agent_id", "component", "event_id", "reasons", "signals"), pa.string())
     ),
+    # What studies of counterfactual replays found, replaced whole by the name of the study.
+    "effects": pa.schema(
+        dict.fromkeys(("study", "trace_id", "task", "event_id", "event_kind", "operator", "parameters", "metric"), pa.string())
+        | {"n": pa.int64()}
+        | dict.fromkeys(("delta_q", "low", "high", "credit", "e_value", "q_value", "shrunken"), pa.float64())
+        | {"confirmed": pa.bool_()}
+        | dict.fromkeys(("evidence", "world", "seed_block"), pa.string())
+        | {"cost_tokens": pa.int64()}
+    ),
+    "effect_runs": pa.schema(
+        dict.fromkeys(("study", "controls", "cells", "refused", "notes"), pa.string())
+        | dict.fromkeys(("seed", "n_traces", "n_pairs", "n_left", "cost_tokens"), pa.int64())
+        | {"is_sound": pa.bool_()}
+    ),
     **{f"keys_{name}": pa.schema([("trace_id", pa.string()), ("key", pa.string())]) for name in STAGES},
 }
 

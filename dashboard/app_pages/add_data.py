@@ -36,7 +36,7 @@ with upload_column, st.form("add_data.upload", border=True, clear_on_submit=True
         selection.put(job=jobs.start(location, title, ["import", str(inbox), "--analyze"], job_id=folder.name))
 
 
-with st.expander("Or let a team run on tasks of the built-in bank", icon=":material/play_circle:"):
+with st.expander("Or let teams of simulated agents do tasks of the built-in bank", icon=":material/play_circle:"):
     arrivals.draw_run_form(location)
 
 job_id = selection.get("job")
@@ -49,7 +49,7 @@ elif not loading.n_traces(version):
         selection.put(job=jobs.start(location, "Import the samples", ["import", str(samples), "--analyze"]))
         st.rerun()
 if earlier := [job for job in jobs.all_jobs(location) if job.job_id != job_id][:5]:
-    st.subheader("Earlier imports")
+    st.subheader("Earlier jobs")
     for job in earlier:
         selection.link(
             "add_data", f"{pd.Timestamp(job.started, unit='s'):%Y-%m-%d %H:%M} UTC · {job.title} · {job.state}", job=job.job_id

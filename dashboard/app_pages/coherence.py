@@ -81,7 +81,7 @@ def draw_review(filter: str) -> None:
         return
     st.caption(
         "Numbers next to words of confidence that no proposition could be found for; nothing is guessed. "
-        "Bring those that matter with `import --claims FILE`."
+        "Bring those that matter with `counterpoint import --claims FILE`."
     )
     chosen = tables.show(rows, key="unlinked", columns=UNLINKED, select="single-row", height=560)
     if chosen:

@@ -36,7 +36,7 @@ with look:
     st.subheader("Where to look first")
     findings = loading.findings(version)
     for row in findings.head(6).itertuples():
-        lost = f", {row.lost_share:.0%} lost" if pd.notna(row.lost_share) else ""
+        lost = f", {row.lost_share:.0%} of the run lost" if pd.notna(row.lost_share) else ""
         text = f"{row.n_traces:,} × {row.name}, {row.n_failed:,} of them failed{lost}"
         selection.link("traces", text, filter=f'finding:"{row.name}"')
     groups = {
@@ -67,7 +67,8 @@ if len(findings):
     headings = {"name": "Finding", "n_traces": "Traces", "n_findings": "Findings", "n_failed": "Failed",
                 "n_recovered": "Recovered", "lost_share": "Lost share", "rank": "Rank", "example": "For example"}  # fmt: skip
     chosen = tables.show(findings, key="findings", columns=headings, select="single-row")
-    st.caption("Rank: failed traces × lost share. A finding says what happened, not that it made the run fail.")
+    st.caption("Lost share: mean loss as a share of a run's own time, tokens or steps. Rank: failed traces × lost share. A finding says what "
+        "happened, not that it made the run fail.")
     if chosen:
         selection.go("traces", filter=f'finding:"{findings["name"].iloc[chosen[0]]}"')
 

@@ -54,7 +54,7 @@ if run is None:
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     view = selection.choose("view", "View", VIEWS)
-    mined = f"{json.loads(run['labelling'])['name']}, {run['min_support']:.3g} of runs, {run['max_edges']} edges"
+    mined = f"{json.loads(run['labelling'])['name']}, {run['min_support']:.3g} of runs or more, up to {run['max_edges']} edges"
     with st.popover(f"Mined: {safe.markdown(mined + ', in order' * run['ordered'])}", icon=":material/tune:"):
         draw_options(run)
 if run["n_graphs"] != n_traces:

@@ -434,6 +434,15 @@ def test_no_prompt_shows_references_variants_or_hidden_tests(task: ComposedTask,
         assert "reference" not in text
 
 
+@pytest.mark.parametrize("json_mode", [False, True])
+@pytest.mark.parametrize("purpose", ["plan", "assign", "write", "verify", "message", "aggregate", "stop", "answer"])
+def test_who_repeats_the_form_has_not_answered(task: ComposedTask, purpose: Purpose, json_mode: bool) -> None:
+    request = about(task, purpose, part="p1", options=() if purpose == "plan" else ("p1", "p2"))
+    asked = messages_of(request, json_mode=json_mode)[1]["content"]
+    assert isinstance(read_answer(request, asked), str)
+    assert isinstance(read_answer(request, asked[asked.rindex("Answer with one") :].partition(": ")[2]), str)
+
+
 def test_what_was_seen_stands_in_the_prompt(task: ComposedTask) -> None:
     seen = (
         Seen(kind="candidate", event_id="e1", agent_id="bob", part="p1", program="def f(): pass", n_passed=2, n_tests=5),

@@ -39,9 +39,10 @@ _CLAIMED = {
     "verify": ("checks_pass", "everything is right"), "aggregate": ("parts_ok", "all parts are right"),
     "stop": ("solved", "the task is solved"),
 }  # fmt: skip
+#: No valid JSON, so that a model which repeats the form has not answered, and no example is taken for a stated probability.
 _FORM = {
-    "text": '"text": "…"', "choice": '"choice": "one of {options}"', "program": '"program": "Python source"',
-    "rejected": '"rejected": ["some or none of {options}"]',
+    "text": '"text": <what you say>', "choice": '"choice": <one of {options}>', "program": '"program": <Python source>',
+    "rejected": '"rejected": [<some or none of {options}>]',
 }  # fmt: skip
 _WHOLE_TASK = ("plan", "assign", "verify", "aggregate", "stop", "answer")
 _BLOCK = re.compile(r"^```(json|python)[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
@@ -135,10 +136,10 @@ def _form(request: Request, json_mode: bool) -> str:
     needed = _needed(request)
     is_apart = needed == "program" and not json_mode
     fields = [] if is_apart else [_FORM[needed].format(options=", ".join(request.options))]
-    fields += [] if needed == "text" else ['"text": "what you say about it, in one sentence"']
+    fields += [] if needed == "text" else ['"text": <what you say about it, in one sentence>']
     about = ""
     if request.purpose in _CLAIMED:
-        fields.append('"p": 0.5')
+        fields.append('"p": <number from 0 to 1>')
         about = f" `p` is your probability that {_CLAIMED[request.purpose][1]}."
     shape = "{" + ", ".join(fields) + "}"
     if json_mode:
