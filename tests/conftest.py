@@ -16,10 +16,14 @@ settings.register_profile("other")
 settings.load_profile(os.environ.get("COUNTERPOINT_EXAMPLES", "same"))
 
 
+#: Files of tests that start processes, which on a busy machine may be late.
+PATIENT = ("test_kill.py", "test_jobs.py", "test_sandbox.py", "test_live.py", "test_arrivals.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let tests of browsers and processes run again, where what they wait for may come late."""
     for item in items:
-        if item.get_closest_marker("browser") or item.path.name in ("test_kill.py", "test_jobs.py"):
+        if item.get_closest_marker("browser") or item.path.name in PATIENT:
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 
