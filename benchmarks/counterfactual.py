@@ -29,7 +29,7 @@ from analysis.counterfactual.runs import Job, recipes, run_job
 from analysis.counterfactual.sandbox import open_sandbox
 from analysis.counterfactual.study import Design, Study, study
 from analysis.counterfactual.tasks.shapes import SHAPES
-from analysis.counterfactual.teams import ready_teams, team_of
+from analysis.counterfactual.teams import Team, ready_teams, team_of
 from analysis.model import Trace
 from analysis.streams import stream
 
@@ -66,7 +66,8 @@ def whole_study(traces: Sequence[Trace], n_pairs: int, workers: int) -> tuple[Ro
         started = time.perf_counter()
         done = study(traces, Path(folder) / "pairs.jsonl", design=Design(k=5, n_pairs=n_pairs, n_chosen=0), workers=workers)
         took_s = time.perf_counter() - started
-    what = f"{len(traces)} tasks x 5 decisions x {n_pairs} pairs, {workers} processes; controls {'right' if done.is_sound else 'WRONG'}"
+    controls = "right" if done.is_sound else "WRONG"
+    what = f"{len(traces)} tasks x 5 decisions x {n_pairs} pairs, {workers} processes; controls {controls}"
     speed = 2 * done.n_made / took_s
     return (
         row(what, took_s / 60, peer="-", theirs=None, unit="minutes", goal="<= 10", met=took_s <= 600 and done.is_sound),
@@ -75,13 +76,16 @@ def whole_study(traces: Sequence[Trace], n_pairs: int, workers: int) -> tuple[Ro
     )
 
 
+def planted(fidelity: float) -> Team:
+    """A team that nobody checks: workers do better if told what they build on, and the lead may lose a part in a merge."""
+    coder = {**_SURE, "competence": 0.9, "faults": {"performance": 0.0}, "effects": {"blind": math.log(4 / 9)}}
+    components = {"planner": {**_SURE, "fidelity": fidelity}, "coder": coder}
+    return team_of({"name": "planted", "about": "", "upstream": "told", "components": components}, "planted")
+
+
 def keyed(judge: Judge, n: int) -> Row:
     """Pairs needed to find a planted effect near 0.1 at 5 % with power 80 %, from the variance of the difference."""
-    coder = {**_SURE, "competence": 0.9, "faults": {"performance": 0.0}, "effects": {"blind": math.log(4 / 9)}}
-    team = team_of(
-        {"name": "planted", "about": "", "upstream": "told", "components": {"planner": _SURE, "coder": coder}}, "planted"
-    )
-    replayer = Replayer(run_job(Job(recipes("chain-3", 1, seed=7)[0], team, 1, 7), judge), judge)
+    replayer = Replayer(run_job(Job(recipes("chain-3", 1, seed=7)[0], planted(1.0), 1, 7), judge), judge)
     silence = Intervention("remove-message", "tell:p1:p2")
     pairs = [replayer.pair(silence, seed=1, block="bench", number=k) for k in range(n)]
     q, other = np.array([[pair.q["passed"], pair.q_counterfactual["passed"]] for pair in pairs]).T
@@ -90,14 +94,22 @@ def keyed(judge: Judge, n: int) -> Row:
                goal="at most a third", met=needed[0] <= needed[1] / 3)  # fmt: skip
 
 
-def adaptive(judge: Judge, n_arms: int, n_pool: int, n_races: int) -> Row:
-    """Pairs for each decision found to matter, looked at after every pair: top-two sampling and even pulls, equal budgets."""
-    job = Job(recipes("diamond", 1, seed=7)[0], ready_teams()["parallel"], 1, 7)
+def adaptive(judge: Judge, n_null: int, n_pool: int, n_races: int) -> Row:
+    """Pairs until a first decision is found to matter, looked at after every pair: top-two sampling and even pulls.
+
+    Four of the decisions matter, merges without one result; the others are drawn from all that the plan allows.
+    """
+    job = Job(recipes("diamond", 1, seed=7)[0], planted(0.8), 1, 7)
     replayer = Replayer(run_job(job, judge), judge)
-    found = interventions(replayer.plan, k=n_arms, rng=stream(5, "bench"))
-    pool = {f"{n:02}": _pool(replayer, one, n_pool) for n, one in enumerate(found)}
-    arms = [Arm(f"{n:02}", (one.operator, one.event_id)) for n, one in enumerate(found)]
-    n_pulls, n_found = 12 * len(arms), [0, 0]
+    every = interventions(replayer.plan, rng=stream(5, "bench"))
+    matter = [one for one in every if one.operator == "advance" and one.event_id == "merge"]
+    null = interventions(
+        replayer.plan, operators=("communication", "assignment", "aggregation"), k=n_null, rng=stream(5, "bench")
+    )
+    arms = [Arm(f"{n:02}", (one.operator, one.event_id)) for n, one in enumerate((*matter, *null))]
+    pool = {arm.key: _pool(replayer, one, n_pool) for arm, one in zip(arms, (*matter, *null), strict=True)}
+    even, n_pulls = [arm.key for _ in range(n_pool) for arm in arms], 20 * len(arms)
+    spent: tuple[list[int], list[int]] = ([], [])
     for race in range(n_races):
         order = np.argsort(stream(race, "bench", "order").random(n_pool), kind="stable")
         drawn = {key: values[order] for key, values in pool.items()}
@@ -105,23 +117,29 @@ def adaptive(judge: Judge, n_arms: int, n_pool: int, n_races: int) -> Row:
         def replay(arm: Arm, n: int, drawn: dict[str, Floats] = drawn) -> tuple[float, float]:
             return float(drawn[arm.key][n % n_pool]), 1.0
 
-        pulled = top_two(arms, replay, n_pulls=n_pulls, floor=2, seed=race).pulls
-        for side, n_each in enumerate(({a.key: sum(p.arm == a.key for p in pulled) for a in arms}, dict.fromkeys(drawn, 12))):
-            n_found[side] += sum(_is_found(np.resize(drawn[key], n)) for key, n in n_each.items() if n)
-    spent = [n_races * n_pulls / n if n else math.inf for n in n_found]
-    best, even = spent
-    what = f"pairs a decision found, {len(arms)} decisions, {n_pulls} pairs a race; found {n_found[0]} and {n_found[1]}"
-    return row(what, best, peer="even pulls", theirs=even if math.isfinite(even) else None, unit="pairs", goal="fewer",
-               met=best < even)  # fmt: skip
+        pulled = [pull.arm for pull in top_two(arms, replay, n_pulls=n_pulls, floor=2, seed=race).pulls]
+        for side, keys in zip(spent, (pulled, even[:n_pulls]), strict=True):
+            side.append(_until_found(keys, drawn))
+    ours, theirs = (float(np.median(side)) for side in spent)
+    what = f"pairs until a decision is found to matter, median of {n_races} races of {len(arms)}, of which {len(matter)} matter"
+    return row(what, ours, peer="even pulls", theirs=theirs, unit="pairs", goal="fewer", met=ours < theirs)
+
+
+def _until_found(keys: Sequence[str], drawn: dict[str, Floats]) -> int:
+    """Return after how many pulls one arm's evidence is enough; all of them where none is."""
+    places: dict[str, list[int]] = {}
+    for n, key in enumerate(keys, 1):
+        places.setdefault(key, []).append(n)
+    found = [len(keys)]
+    for key, at in places.items():
+        is_found = arriving(np.resize(drawn[key], len(at)))["is_found"].to_numpy()
+        found += [at[n] for n in np.flatnonzero(is_found)[:1]]
+    return min(found)
 
 
 def _pool(replayer: Replayer, one: Intervention, n: int) -> Floats:
     pairs = [replayer.pair(one, seed=2, block="bench", number=k) for k in range(n)]
     return np.array([pair.q_counterfactual["passed"] - pair.q["passed"] for pair in pairs])
-
-
-def _is_found(deltas: Floats) -> bool:
-    return bool(arriving(deltas)["is_found"].iloc[-1])
 
 
 def credited(traces: Sequence[Trace], pairs: Sequence[Pair]) -> Row:
@@ -138,8 +156,9 @@ def credited(traces: Sequence[Trace], pairs: Sequence[Pair]) -> Row:
     for credit in (event, trajectory):
         found = fidelity(credit, held_out, tasks, rng=stream(1, "bench", "fidelity"))
         values.append(0.0 if found is None else found.value)
-    return row(f"credit of {len(keys)} decisions from {N_ESTIMATED} pairs against held-out pairs", values[0], peer="outcome of the run",
-               theirs=values[1], unit="rank correlation", goal="above the peer", met=values[0] > values[1])  # fmt: skip
+    what = f"credit of {len(keys)} decisions from {N_ESTIMATED} pairs, against held-out pairs"
+    return row(what, values[0], peer="outcome of the run", theirs=values[1], unit="rank correlation", goal="above the peer",
+               met=values[0] > values[1])  # fmt: skip
 
 
 def main() -> None:
@@ -149,21 +168,20 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the rows as one JSON list")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    n_tasks, n_pairs, n = (15, 8, 150) if given.quick else (100, 12, 1000)
+    n_tasks, n_pairs, n = (15, 12, 150) if given.quick else (100, 12, 1000)
     with open_sandbox() as sandbox:
         judge = Judge(sandbox)
         traces = runs(n_tasks, judge)
         took, speed, done = whole_study(traces, n_pairs, given.workers)
-        arms = (8, 30, 10) if given.quick else (16, 100, 40)
+        arms = (6, 30, 10) if given.quick else (16, 100, 40)
         rows = [took, speed, keyed(judge, n), adaptive(judge, *arms), credited(traces, done.pairs)]
     if given.json:
         print(json.dumps(rows, indent=1))
         return
     for r in rows:
         verdict = "met " if r["met"] else "MISS"
-        print(
-            f"{verdict} {r['measure']}: {r['ours']:.3g} {r['unit']}, ratio {r['ratio']} ({r['goal']}; {r['peer']}: {r['peer_value']})"
-        )
+        print(f"{verdict} {r['measure']}: {r['ours']:.3g} {r['unit']}, ratio {r['ratio']} ({r['goal']};", end=" ")
+        print(f"{r['peer']}: {r['peer_value']})")
 
 
 if __name__ == "__main__":

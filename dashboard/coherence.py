@@ -35,7 +35,9 @@ def draw_trace(version: Version, trace_id: str) -> None:
     rows = loading.rows(version, "residuals", trace_id)
     ends = rows[rows["is_last"]].set_index("level") if len(rows) else rows
     if ends.empty:
-        st.info("No claims: there is nothing to be coherent or not. `counterpoint import --claims FILE` adds some.", icon=":material/info:")
+        st.info(
+            "No claims: there is nothing to contradict. `counterpoint import --claims FILE` adds some.", icon=":material/info:"
+        )
         return
     level = selection.choose("level", "Level of claims", {name: name for name in (*LEVELS, TEAM) if name in ends.index})
     end = ends.loc[level]

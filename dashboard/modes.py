@@ -33,7 +33,8 @@ PROFILED: dict[Source, tuple[str, str]] = {
     ),
 }
 LISTED = {
-    "name": "Mode", "size": "Traces", "share": "Profile share", "firm": "Comes back", "words": "Profile in words", "mode_id": "Id",
+    "name": "Mode", "size": "Traces", "share": "Profile share", "firm": "Comes back", "words": "Profile in words",
+    "mode_id": "Id",
 }  # fmt: skip
 CHOSEN = {
     "trace_id": "Trace", "mode": "Mode", "distance": "Distance", "domain": "Domain", "format": "Format", "passed": "Passed",
@@ -188,7 +189,7 @@ def draw_mode(version: Version, source: Source, modes: pd.DataFrame) -> None:
     mode = modes.set_index("mode_id").loc[selection.choose("mode", "Mode", names)]
     mode_id = str(mode.name)
     who = "named by a person" if mode["is_named"] else "named by a rule from its profile"
-    facts = f"{mode['size']:,} traces, {mode['share']:.0%} of profiles · comes back: {mode['firm']} · {who} · {mode_id}"
+    facts = f"{mode['size']:,} traces, {mode['share']:.0%} · comes back: {mode['firm']} · {who} · {mode_id}"
     st.markdown(f"**{safe.markdown(mode['name'], 200)}**  \n{safe.markdown(facts)}  \n{safe.markdown(mode['words'], 600)}")
     with st.container(horizontal=True):
         selection.link("traces", "All its traces", filter=f"mode:{mode_id}")

@@ -135,8 +135,8 @@ def draw_worse(version: Version) -> None:
             st.text(safe.visible(f"{name}: {FINDINGS.get(name, '')}"))
             selection.link("traces", f"Its runs: {name}", filter=f'finding:"{name}"')
         st.caption(
-            "Lost share: mean loss as a share of a run's own time, tokens or steps. A finding says what happened in a run, not that "
-            "it made the run fail."
+            "Lost share: of the run's own time, tokens or steps, on average. A finding says what happened in a run, not that it "
+            "made the run fail."
         )
 
 

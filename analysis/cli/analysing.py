@@ -21,9 +21,11 @@ def register(app: typer.Typer) -> None:
 
 
 def analyze(
-    only: Annotated[str | None, typer.Option(help="Stages, with commas between: quality,claims,residuals,suspects,patterns,modes.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Of quality,claims,residuals,suspects,patterns,modes: those, with commas between.")
+    ] = None,
     couplings: Annotated[
-        list[Path] | None, typer.Option(help="Coupling file (TOML); may be given again. Takes the place of earlier files; remembered.")
+        list[Path] | None, typer.Option(help="Coupling file (TOML); may be given again. Replaces those of the last time.")
     ] = None,
     default_couplings: Annotated[
         bool | None, typer.Option("--default-couplings/--no-default-couplings", help="Match the couplings that ship as well.")
@@ -58,10 +60,10 @@ def _say_matched(workspace: str, couplings: Sequence[Coupling]) -> None:
     """Say on stderr how many traces each coupling ties claims of: one that ties none is often misspelt."""
     from analysis.workspace import Snapshot, Workspace
 
-    rows = Snapshot(Workspace(workspace)).sql("select rule, count(distinct trace_id) as n from couplings group by rule").to_pylist()
-    n_traces = {row["rule"]: row["n"] for row in rows}
+    rows = Snapshot(Workspace(workspace)).sql("select rule, count(distinct trace_id) as n from couplings group by rule")
+    n_traces = {row["rule"]: row["n"] for row in rows.to_pylist()}
     for name in dict.fromkeys(coupling.name for coupling in couplings):
-        say(f"coupling {name}: ties claims of {n_traces.get(name, 0):,} traces")
+        say(f"coupling {name}: traces in which it ties claims: {n_traces.get(name, 0):,}")
 
 
 def run_analysis(

@@ -119,7 +119,8 @@ def effects_(
                     "confirmed": _confirmed(rows), "refused": done.refused, "notes": notes})  # fmt: skip
         return
     _show(cells, _confirmed(rows), controls)
-    say(", ".join([f"{n:,} {word}" for word, n in counts.items()]) + f"; pairs in {out}")
+    said = [f"{n:,} {word}" for word, n in {**counts, "refused": len(done.refused)}.items()]
+    say(", ".join(said) + f"; pairs in {out}")
     for note in notes:
         say(note)
     if not done.is_sound:
@@ -227,7 +228,7 @@ def _show(cells: Sequence[dict[str, Any]], confirmed: Sequence[dict[str, Any]], 
         ranked = sorted(confirmed, key=lambda row: (row["metric"] != "passed", -abs(row["delta_q"])))
         columns = ("trace_id", "event_id", "operator", "parameters", "metric", "n", "delta_q", "low", "high", "credit")
         print_table(columns, [[row[name] for name in columns] for row in ranked[:_N_SHOWN]])
-    typer.echo("")
-    print_table(
-        ["control", "", "n", "what came out"], [(c["name"], "ok" if c["ok"] else "FAILS", c["n"], c["note"]) for c in controls]
-    )
+    if controls:
+        typer.echo("")
+        rows = [(c["name"], "ok" if c["ok"] else "FAILS", c["n"], c["note"]) for c in controls]
+        print_table(["control", "", "n", "what came out"], rows)

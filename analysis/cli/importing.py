@@ -51,7 +51,7 @@ def import_(
         print_report(report, place)
         tell(stages)
         if not analyze and (report.added or report.updated):
-            say("next: `counterpoint analyze` works out metrics, findings and residuals, `counterpoint dashboard` opens the browser")
+            say("next: `counterpoint analyze` works out metrics and findings, `counterpoint dashboard` opens the browser")
     raise typer.Exit(1 if report.n_lost else 0)
 
 
@@ -94,7 +94,7 @@ def print_report(report: ImportReport, workspace: str) -> None:
         say("new by format: " + ", ".join(f"{n} {name}" for name, n in counted["by_format"].items()))
     for file in report.files:
         if file.format == "claims":
-            say(f"{file.file}: {file.records:,} claims read, about {file.traces:,} traces")
+            say(f"{file.file}: claims read: {file.records:,}, traces they are about: {file.traces:,}")
     labels = Snapshot(Workspace(workspace)).sql("select trace_id, annotator, agent_id, event_id, is_root_cause from labels")
     for agreement in agreements(labels.to_pandas()):
         say(f"annotators {agreement}")

@@ -60,7 +60,7 @@ def residual(
         for number, (item, result) in enumerate(zip(given, found, strict=True)):
             _print(result, f"item {number + 1}" if len(found) > 1 else "")
             if n_replaced := 0 if "error" in result else len(item["claims"]) - result["n_claims"]:
-                typer.echo(f"{n_replaced} claims were replaced by later ones of the same component on the same proposition", err=True)
+                typer.echo(f"claims that later ones of the same component replace: {n_replaced}", err=True)
     n_bad = sum("error" in result for result in found)
     raise typer.Exit(0 if n_bad == 0 else 2 if n_bad == len(found) else 1)
 

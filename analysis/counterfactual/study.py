@@ -71,7 +71,7 @@ class Study(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether all controls came out right."""
+        """Whether all controls came out right; so it is where nothing was executed, which needs none."""
         return all(control.ok for control in self.controls)
 
 
@@ -188,7 +188,7 @@ class _Running:
         pairs = self.pairs()
         refused = self.refused | {" ".join(key[:3]): line.refused for key in self.wanted
                                   if (line := self.there.get(key)) is not None and line.refused}  # fmt: skip
-        controls = judged([*self.pairs(controls=True), *pairs], seed=self.design.seed)
+        controls = judged([*self.pairs(controls=True), *pairs], seed=self.design.seed) if self.traces else []
         return Study(tuple(pairs), tuple(controls), refused, self.n_made, self.n_old, self.n_left, self.n_tokens)
 
 

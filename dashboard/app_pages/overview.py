@@ -67,8 +67,10 @@ if len(findings):
     headings = {"name": "Finding", "n_traces": "Traces", "n_findings": "Findings", "n_failed": "Failed",
                 "n_recovered": "Recovered", "lost_share": "Lost share", "rank": "Rank", "example": "For example"}  # fmt: skip
     chosen = tables.show(findings, key="findings", columns=headings, select="single-row")
-    st.caption("Lost share: mean loss as a share of a run's own time, tokens or steps. Rank: failed traces × lost share. A finding says what "
-        "happened, not that it made the run fail.")
+    st.caption(
+        "Lost share: of the run's own time, tokens or steps, on average. Rank: failed traces × lost share. "
+        "A finding says what happened, not that it made the run fail."
+    )
     if chosen:
         selection.go("traces", filter=f'finding:"{findings["name"].iloc[chosen[0]]}"')
 
@@ -110,11 +112,7 @@ if problems.empty:
     st.caption("None: every record of every file came in as it was.")
 else:
     headings = {
-        "severity": "Severity",
-        "message": "Problem",
-        "n": "n",
-        "n_files": "Files",
-        "hint": "What to do",
+        "severity": "Severity", "message": "Problem", "n": "n", "n_files": "Files", "hint": "What to do",
         "example": "For example",
-    }
+    }  # fmt: skip
     tables.show(pd.DataFrame(problems), key="load-problems", columns=headings)

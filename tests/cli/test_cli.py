@@ -389,7 +389,9 @@ def test_claims_of_a_file_come_in_and_their_residual_is_worked_out(filled: Run, 
     ran = filled("analyze", "--only", "claims,residuals", "--couplings", ties, "--json")
     assert ran.json["stages"] == [{"stage": name, "n_done": 3, "n_kept": 0} for name in ("claims", "residuals")]
     assert [row["trace_id"] for row in filled("list", "-f", "residual>0.28", "--json").json] == ["counterpoint:run-1"]
-    assert [row["n_done"] for row in filled("analyze", "--only", "residuals", "--no-default-couplings", "--json").json["stages"]] == [0]
+    assert [
+        row["n_done"] for row in filled("analyze", "--only", "residuals", "--no-default-couplings", "--json").json["stages"]
+    ] == [0]
 
 
 def test_import_without_anything_to_import_is_wrong_use(run: Run) -> None:
