@@ -58,7 +58,7 @@ CATALOGUE: dict[str, tuple[Severity, str, str]] = {
     "agent-from-name": ("note", "the agent id comes from the file name; the records have none", "keep the file name"),
     "name-differs": ("note", "the file name and the record say different things; the name is used", "check which one is true"),
     "no-trace": ("lost", "no trace has this id", "import the trace first, or correct the id"),
-    "no-task": ("lost", "a candidate for a task that the benchmark file does not have", "correct task_id, or give the other file"),
+    "no-task": ("lost", "a candidate for a task that the benchmark file does not have", "correct task_id, or give that file"),
     "not-judged": ("lost", "the task cannot be judged here; its candidates are in no rate", "read it; no rate is made of it"),
     "waiting": ("note", "kept until the trace it belongs to is imported", "import the runs these annotations are about"),
     "pickled-tests": ("lost", "private tests are a pickle, and reading one runs its code", "decode them to JSON elsewhere"),

@@ -29,7 +29,8 @@ PROFILED: dict[Source, tuple[str, str]] = {
     ),
     "orchestration": (
         "what went wrong in a run as seen from outside: anti-patterns, how it stopped, errors, critical path, low Q's",
-        f"those that failed, or have a {' or a '.join(f'{name} below {bound:g}' for name, bound in LOW_Q.items())}",
+        f"those that failed, have a q_work below {LOW_Q['q_work']:g}, or a q_orchestration below {LOW_Q['q_orchestration']:g} "
+        "and an anti-pattern",
     ),
 }
 LISTED = {

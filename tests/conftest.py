@@ -11,8 +11,9 @@ from hypothesis import settings
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # `make test` tries the same examples each time, so that it says something about the change; `make soak` tries others.
-settings.register_profile("same", derandomize=True)
-settings.register_profile("other")
+# How long an example takes says how busy the machine is, no more.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("other", deadline=None)
 settings.load_profile(os.environ.get("COUNTERPOINT_EXAMPLES", "same"))
 
 

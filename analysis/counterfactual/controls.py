@@ -16,7 +16,7 @@ from analysis.counterfactual.effects import effects
 from analysis.counterfactual.interventions import Changed, edited
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.pairing import METRICS, Arms, Pair, Replayer, pair_frame, pair_of, pair_seed
-from analysis.counterfactual.plan import Aggregate, Member, Think, with_step
+from analysis.counterfactual.plan import Aggregate, Communicate, Member, with_step
 from analysis.counterfactual.planning import plan_for
 from analysis.counterfactual.recorded import Intervention
 from analysis.counterfactual.runs import Recipe
@@ -53,7 +53,8 @@ def control_pair(replayer: Replayer, judge: Judge, name: str, *, seed: int, numb
     if name == IDENTITY:
         runs = [replayer.run(plan, fresh, of_pair) for _ in "ab"]
     elif name == UNUSED:
-        spare = Think(step_id="unused", agent_id="spare")
+        # A message is short: a branch that outlasts the run would make it longer.
+        spare = Communicate(step_id="unused", agent_id="spare", to=("spare",), message_type="status")
         members = (*plan.members, Member("spare", plan.members[0].component))
         branched = replace(plan, members=members, steps=(*plan.steps, spare))
         late = with_step(branched, replace(spare, delay_s=_SHIFT_S))

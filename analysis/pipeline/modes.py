@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Changes when the same profiles give other modes.
-VERSION = "1"
+VERSION = "2"
 SOURCES: tuple[Source, ...] = ("residual", "orchestration")
 TABLES = ("modes", "mode_members", "mode_runs")
 _JSON = ("exemplars", "top_cells", "centre", "notes")

@@ -149,7 +149,7 @@ def test_what_cannot_be_judged_is_said_and_exit_is_1(run: Run) -> None:
     ran = run(tasks, programs)
     assert ran.code == 1
     assert "1 tasks have no candidate and are in no rate" in ran.err
-    assert "Z: a candidate is for a task that the benchmark file does not have - correct task_id" in ran.err
+    assert "Z: a candidate for a task that the benchmark file does not have - correct task_id" in ran.err
     assert "B: the task cannot be judged here; its candidates are in no rate (got bigcodebench)" in ran.err
     assert "p.jsonl:line 4: the record does not have the shape its format promises (got it needs one of program" in ran.err
     assert "p.jsonl:line 5: " in ran.err

@@ -165,8 +165,7 @@ def test_pickled_private_tests_are_refused_with_the_reason_and_never_run(tmp_pat
     packed = base64.b64encode(zlib.compress(pickle.dumps(_Trap(str(marker))))).decode()
     found = read(tmp_path, livecodebench([{"input": "1", "output": "2", "testtype": "stdin"}], packed))
     assert [str(problem) for problem in found.problems] == [
-        "tasks.jsonl:document: private tests are a pickle, and reading one runs its code (got q1)"
-        " - decode them to JSON where that may run"
+        "tasks.jsonl:document: private tests are a pickle, and reading one runs its code (got q1) - decode them to JSON elsewhere"
     ]
     assert [task.exchanges for task in found.tasks] == [(Exchange("1", "2"),)]
     assert not marker.exists()

@@ -24,7 +24,7 @@ _MIN_COVERED: Final = 0.5
 _STANDS_OUT: Final = 0.02
 #: Kinds of relation that tie quotes of one proposition by several components.
 _SHARED: Final = frozenset({"equal", "shared"})
-_QUIET: Final = frozenset({"none found", "none", "held"})
+_QUIET: Final = frozenset({"none found", "none", "held", "finished"})
 
 
 class TopCell(NamedTuple):

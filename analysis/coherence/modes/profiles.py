@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Source = Literal["residual", "orchestration"]
 BORDER: Final = " | "  # between the parts of a cell's name
 #: A run with a Q below this is profiled as a failed one is. A team at work one after the other has a low q_orchestration by
-#: itself (1 / agents), so its bound is lower.
+#: itself (1 / agents), so its bound is lower, and it counts only beside an anti-pattern that was found.
 LOW_Q: Final = {"q_work": 0.5, "q_orchestration": 0.25}
 QUALITIES: Final = ("q_work", "q_parallel_useful", "q_split", "q_aggregate", "q_orchestration")
 NOBODY: Final = "not attributed"
@@ -158,7 +158,7 @@ def orchestration_profiles(
 
     Returns
     -------
-    The traces that did not pass, or that have a Q below `LOW_Q`, sorted by id.
+    The traces that failed, or have a Q below `LOW_Q` (of q_orchestration: and a finding), sorted by id.
     """
     import pandas as pd
 
@@ -168,7 +168,8 @@ def orchestration_profiles(
     _need(metrics, "metrics", ("trace_id", "name", "value"))
     _need(labels, "labels", ("trace_id", "category", "is_root_cause"))
     known = metrics[metrics["name"].isin(QUALITIES) & metrics["value"].notna()].astype({"value": float})
-    low = known[known["value"] < known["name"].map(LOW_Q).astype(float)]["trace_id"]
+    low = known[known["value"] < known["name"].map(LOW_Q).astype(float)]
+    low = low[(low["name"] != "q_orchestration") | low["trace_id"].isin(findings["trace_id"])]["trace_id"]
     failed = endings[endings["passed"].eq(False).fillna(False) | endings["trace_id"].isin(low)]
     blocks = {
         "anti-pattern": _patterns(findings, failed["trace_id"]),
