@@ -80,7 +80,11 @@ def _draw_numbers(end: pd.Series) -> None:
         ("n_out_of_range", "numbers that are no probabilities left out"),
     ):
         said += [f"{end[name]:,.0f} {words}"] if end[name] else []
-    said += [] if pd.isna(end["coupling_bits"]) else [f"components coupled by {end['coupling_bits']:.3g} bits"]
+    if pd.notna(end["coupling_bits"]):
+        bits = f"{end['coupling_bits']:.3g} bits"
+        said.append(f"components coupled by {bits} (0: whoever is coherent alone is coherent together)")
+    if pd.notna(end["lower"]):
+        said.insert(0, f"ε* is proven to lie in [{end['lower']:.6f}, {end['upper']:.6f}]")
     st.caption(safe.markdown(f"{' · '.join(said)} · {end['method']}", 400))
 
 

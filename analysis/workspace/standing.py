@@ -174,6 +174,7 @@ def claim_coverage(snapshot: Snapshot) -> pa.Table:
     counts = ", ".join(
         f"count(distinct trace_id) filter (contains(kinds, '\"{kind}\"'))::bigint as n_{kind}" for kind in sorted(kinds)
     )
+    zeros = ", ".join(f"coalesce(n_{kind}, 0) as n_{kind}" for kind in sorted(kinds))
     return snapshot.sql(
         f"""
         with claiming as (
@@ -186,7 +187,7 @@ def claim_coverage(snapshot: Snapshot) -> pa.Table:
             from traces left join claiming using (trace_id) group by format
         )
         select format, n_traces, n_with_claims, coalesce(n_with_clique, 0) as n_with_clique,
-            coalesce(n_incoherent, 0) as n_incoherent, by_kind.* exclude (format, n_with_clique, n_incoherent)
+            coalesce(n_incoherent, 0) as n_incoherent, {zeros}
         from totals left join by_kind using (format) order by format
         """
     )

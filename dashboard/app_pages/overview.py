@@ -54,6 +54,9 @@ with look:
     for filter, meaning in groups.items():
         if n := loading.n_traces(version, filter):
             selection.link("traces", f"{n:,} traces {meaning}", filter=filter)
+    for page, table, meaning in (("modes", "modes", "failure modes"), ("patterns", "families", "families of runs alike")):
+        if n := loading.n_rows(version, table):
+            selection.link(page, f"{n:,} {meaning}")
     for sentence in loading.annotator_agreements(version):
         st.caption(f"Annotators {safe.markdown(sentence)}.")
 with where:

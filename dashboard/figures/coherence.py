@@ -20,6 +20,11 @@ MAX_COMPONENTS = 24
 #: Okabe and Ito; a level has a dash too.
 _LEVELS = {"component": ("#0072B2", "solid"), "pre-aggregation": ("#E69F00", "dash"), "final": ("#009E73", "dot"),
            "team": ("#CC79A7", "dashdot")}  # fmt: skip
+#: Column -> what the rule is called, and how it looks.
+_RULES = {
+    "energy": ("energy", "#0072B2", "circle"), "shapley": ("Shapley, free game", "#E69F00", "diamond"),
+    "shapley_replace": ("Shapley, replace game", "#CC79A7", "square"),
+}  # fmt: skip
 _BEFORE, _AFTER = "#D55E00", "#009E73"
 _TEXT = "%{text}<extra></extra>"
 _LEGEND = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
@@ -139,20 +144,20 @@ def shares(attribution: pd.DataFrame) -> go.Figure:
     if ranged.any():
         middle = (rows["order_low"] + rows["order_high"]) / 2
         figure.add_scatter(
-            x=middle, y=names, mode="markers", name="range over all orders", marker={"size": 1, "color": FAINT},
+            x=middle, y=names, mode="markers", name="range over all orders",
+            marker={"size": 12, "symbol": "line-ew-open", "color": FAINT},
             error_x={"type": "data", "array": (rows["order_high"] - middle), "thickness": 8, "width": 0, "color": FAINT},
             text=[f"{low:.4f} to {high:.4f}" for low, high in zip(rows["order_low"], rows["order_high"], strict=True)],
             hovertemplate=_TEXT,
         )  # fmt: skip
-    rules = {"energy": ("#0072B2", "circle"), "shapley": ("#E69F00", "diamond"), "shapley_replace": ("#CC79A7", "square")}
-    for rule, (color, symbol) in rules.items():
+    for rule, (title, color, symbol) in _RULES.items():
         if rows[rule].notna().any():
             marker = {"color": color, "symbol": symbol, "size": 10}
-            figure.add_scatter(x=rows[rule], y=names, mode="markers", name=rule, marker=marker, hovertemplate="%{x:.4f}")
-    note = "shares of ε*²; where the rules disagree, blame is not unique"
+            figure.add_scatter(x=rows[rule], y=names, mode="markers", name=title, marker=marker, hovertemplate="%{x:.4f}")
+    note = "parts of ε*², which they sum to; where the rules disagree, blame is not unique"
     return figure.update_layout(
         title={"text": "Who does the residual come from?", "subtitle": {"text": note}},
-        xaxis={"title": "share of ε*²", "rangemode": "tozero"}, yaxis={"autorange": "reversed"},
+        xaxis={"title": "part of ε*²", "rangemode": "tozero"}, yaxis={"autorange": "reversed"},
         legend=_LEGEND, height=170 + 36 * max(len(names), 2), margin=_MARGIN,
     )  # fmt: skip
 

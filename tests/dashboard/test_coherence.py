@@ -56,7 +56,7 @@ def test_shares_draw_the_rules_and_the_range_of_orders() -> None:
          "order_low": [0.0, 0.1], "order_high": [0.4, 0.3]}
     )  # fmt: skip
     names = {trace.name: list(trace.y) for trace in shares(rows).data}
-    assert names == {name: ["b", "a"] for name in ("range over all orders", "energy", "shapley")}
+    assert names == {name: ["b", "a"] for name in ("range over all orders", "energy", "Shapley, free game")}
 
 
 def test_a_repair_shows_what_moves_most_on_top() -> None:
