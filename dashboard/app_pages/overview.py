@@ -34,8 +34,7 @@ if n_waiting := loading.n_not_analysed(version):
 look, where = st.columns(2, gap="medium")
 with look:
     st.subheader("Where to look first")
-    findings = loading.findings(version)
-    for row in findings.head(6).itertuples():
+    for row in (findings := loading.findings(version)).head(6).itertuples():
         lost = f", {row.lost_share:.0%} of the run lost" if pd.notna(row.lost_share) else ""
         text = f"{row.n_traces:,} × {row.name}, {row.n_failed:,} of them failed{lost}"
         selection.link("traces", text, filter=f'finding:"{row.name}"')
@@ -60,8 +59,8 @@ with look:
     for sentence in loading.annotator_agreements(version):
         st.caption(f"Annotators {safe.markdown(sentence)}.")
 with where:
-    points = loading.quality_points(version)
-    clicked = st.plotly_chart(quality_map(points), key="overview.map", on_select="rerun", selection_mode="points")
+    drawn = quality_map(loading.quality_points(version))
+    clicked = st.plotly_chart(drawn, key="overview.map", on_select="rerun", selection_mode="points")
     if picked := [point["customdata"][0] for point in clicked["selection"]["points"] if point.get("customdata")]:
         selection.go("trace", trace=str(picked[0]))
 
