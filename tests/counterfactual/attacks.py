@@ -138,7 +138,8 @@ for path in ("{folder}/open/old", "/etc/passwd", "/etc/shadow", "/proc/1/cmdline
 for path in ("{folder}", "/root", "/home", "/tmp", "/var"):
     try:
         found = os.listdir(path)
-        if len(found) > 1 or "{folder}".endswith("/" + "".join(found)):  # bubblewrap shows the way to the work folder
+        # Bubblewrap shows the ways to the work folder and to the interpreter, which may be two below /root.
+        if len(found) > (2 if path == "/root" else 1) or "{folder}".endswith("/" + "".join(found)):
             print("THROUGH listed", path, found)
     except OSError:
         pass
@@ -240,13 +241,13 @@ except OSError:
 import os
 made = 0
 try:
-    while made < 5000:
+    while made < 20000:  # where files are counted from outside, a few thousand may be there before the count
         os.mkdir("d")
         os.chdir("d")
         made += 1
 except OSError:
     pass
-if made >= 5000:
+if made >= 20000:
     print("THROUGH", made, "folders deep")
 """,
     "locked_folder": """
