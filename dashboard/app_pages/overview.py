@@ -113,8 +113,6 @@ st.subheader("Load problems")
 if problems.empty:
     st.caption("None: every record of every file came in as it was.")
 else:
-    headings = {
-        "severity": "Severity", "message": "Problem", "n": "n", "n_files": "Files", "hint": "What to do",
-        "example": "For example",
-    }  # fmt: skip
+    headings = {"severity": "Severity", "message": "Problem", "n": "n", "n_files": "Files", "hint": "What to do",
+                "example": "For example"}  # fmt: skip
     tables.show(pd.DataFrame(problems), key="load-problems", columns=headings)
