@@ -6,9 +6,7 @@ Peers beyond cvxpy, clarabel, OSQP and scipy come with the extra `bench`; which 
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -23,6 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import cvxpy as cp
 import numpy as np
+from rows import Row, command_line, row, seconds, show
 from scipy import sparse
 from scipy.optimize import nnls
 
@@ -43,25 +42,6 @@ FIRST_ANSWER = (
     "import time; t = time.perf_counter(); from analysis.coherence import measure, parse, Quote; "
     "measure([Quote(n, n, .6) for n in 'abcd'], [parse('iff(a, b & c)'), parse('b ^ d')]); print(time.perf_counter() - t)"
 )
-
-Row = dict[str, Any]
-
-
-def row(measure: str, ours: float, *, peer: str, theirs: float | None, unit: str, goal: str, met: bool) -> Row:
-    """One line of the result; the ratio is theirs over ours."""
-    ratio = None if theirs is None else round(theirs / ours, 2)
-    values = {"measure": measure, "ours": round(ours, 9), "peer": peer, "peer_value": theirs and round(theirs, 9), "unit": unit}
-    return {**values, "ratio": ratio, "goal": goal, "met": met}
-
-
-def seconds(work: Callable[[], Any], repeats: int = 1) -> float:
-    """Least CPU seconds of a few runs."""
-    found = []
-    for _ in range(repeats):
-        started = time.process_time()
-        work()
-        found.append(time.process_time() - started)
-    return min(found)
 
 
 def template(names: str, texts: list[str]) -> Clique:
@@ -330,9 +310,7 @@ def first_answer() -> list[Row]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller samples of the peers; within two minutes")
-    parser.add_argument("--json", action="store_true", help="print the rows as one JSON list")
+    parser = command_line(__doc__, quick="smaller samples of the peers")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
     n_sample = 60 if given.quick else 300
@@ -344,12 +322,7 @@ def main() -> None:
         false_verdicts(10_000),
         *first_answer(),
     ]
-    if given.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for r in rows:
-        verdict = "met " if r["met"] else "MISS"
-        print(f"{verdict} {r['measure']}: {r['ours']:.3g} {r['unit']}, ratio {r['ratio']} ({r['goal']}; {r['peer']})")
+    show(rows, as_json=given.json)
 
 
 if __name__ == "__main__":

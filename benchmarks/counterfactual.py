@@ -6,8 +6,6 @@ against independent seeds, a race of arms against even pulls, event credit again
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import tempfile
 import time
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rows import Row, command_line, row, show
 
 from analysis.counterfactual.credit import fidelity
 from analysis.counterfactual.effects import arriving
@@ -37,16 +36,7 @@ TEAMS = ("parallel", "hierarchical", "stops-too-early", "echoing-verifier", "pse
 N_ESTIMATED = 4  # pairs of a decision that its credit is estimated from; the others are held out
 _SURE: dict[str, Any] = {"competence": 1.0, "sensitivity": 1.0, "specificity": 1.0, "fidelity": 1.0}
 
-Row = dict[str, Any]
 Floats = npt.NDArray[np.float64]
-
-
-def row(measure: str, ours: float, *, peer: str, theirs: float | None, unit: str, goal: str, met: bool) -> Row:
-    """One line of the result; the ratio says how many times better ours is."""
-    is_more_better = unit.endswith("/s") or unit == "rank correlation"
-    ratio = None if theirs is None or not ours or not theirs else round(ours / theirs if is_more_better else theirs / ours, 2)
-    values = {"measure": measure, "ours": round(ours, 4), "peer": peer, "peer_value": theirs and round(theirs, 4), "unit": unit}
-    return {**values, "ratio": ratio, "goal": goal, "met": met}
 
 
 def runs(n_tasks: int, judge: Judge) -> list[Trace]:
@@ -163,9 +153,7 @@ def credited(traces: Sequence[Trace], pairs: Sequence[Pair]) -> Row:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer tasks and pairs; within two minutes")
-    parser.add_argument("--json", action="store_true", help="print the rows as one JSON list")
+    parser = command_line(__doc__, quick="fewer tasks and pairs")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     n_tasks, n_pairs, n = (15, 12, 150) if given.quick else (100, 12, 1000)
@@ -175,13 +163,7 @@ def main() -> None:
         took, speed, done = whole_study(traces, n_pairs, given.workers)
         arms = (6, 30, 10) if given.quick else (16, 100, 40)
         rows = [took, speed, keyed(judge, n), adaptive(judge, *arms), credited(traces, done.pairs)]
-    if given.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for r in rows:
-        verdict = "met " if r["met"] else "MISS"
-        print(f"{verdict} {r['measure']}: {r['ours']:.3g} {r['unit']}, ratio {r['ratio']} ({r['goal']};", end=" ")
-        print(f"{r['peer']}: {r['peer_value']})")
+    show(rows, as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -5,20 +5,17 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import msgspec
 import networkx as nx
 import numpy as np
+from rows import Row, command_line, row, seconds, show
 from scipy import sparse, stats
 from sklearn.metrics import adjusted_rand_score
 
@@ -31,27 +28,9 @@ from analysis.orchestration.patterns.graphs import LABELLINGS, PatternGraph, pat
 from analysis.orchestration.patterns.library import Entry, Library
 from analysis.orchestration.patterns.matching import match
 
-Row = dict[str, Any]
 #: Workers, steps of each, whether one waits for the other.
 PLANS = ((3, 13, False), (6, 5, False), (12, 2, False), (4, 9, True), (10, 3, True), (2, 20, False), (16, 1, False), (7, 5, True))
 EDGES = ("delegation", "message", "return", "aggregation", "own")
-
-
-def row(measure: str, ours: float, *, peer: str, theirs: float | None, unit: str, goal: str, met: bool) -> Row:
-    """One line of the result; the ratio is theirs over ours."""
-    ratio = None if theirs is None or not ours else round(theirs / ours, 2)
-    values = {"measure": measure, "ours": round(ours, 9), "peer": peer, "peer_value": theirs and round(theirs, 9), "unit": unit}
-    return {**values, "ratio": ratio, "goal": goal, "met": met}
-
-
-def seconds(work: Callable[[], Any], repeats: int = 1) -> float:
-    """Least CPU seconds of a few runs."""
-    found = []
-    for _ in range(repeats):
-        started = time.process_time()
-        work()
-        found.append(time.process_time() - started)
-    return min(found)
 
 
 def random_graphs(n_graphs: int, seed: int) -> list[PatternGraph]:
@@ -225,9 +204,7 @@ def known_patterns(n_graphs: int, n_sample: int) -> list[Row]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller samples of the peers; within two minutes")
-    parser.add_argument("--json", action="store_true", help="print the rows as one JSON list")
+    parser = command_line(__doc__, quick="smaller samples of the peers")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
     rows = [
@@ -236,12 +213,7 @@ def main() -> None:
         *chance(316, 3_000, 80 if given.quick else 400),
         *known_patterns(1_000, 20 if given.quick else 200),
     ]
-    if given.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for r in rows:
-        verdict = "met " if r["met"] else "MISS"
-        print(f"{verdict} {r['measure']}: {r['ours']:.3g} {r['unit']}, ratio {r['ratio']} ({r['goal']}; {r['peer']})")
+    show(rows, as_json=given.json)
 
 
 if __name__ == "__main__":

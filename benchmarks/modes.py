@@ -7,15 +7,13 @@ choose the thresholds of `analysis.coherence.modes`.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import time
-from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from rows import Row, command_line, row, show
 from sklearn.cluster import HDBSCAN
 
 from analysis.coherence.modes import find_modes
@@ -25,15 +23,6 @@ from analysis.coherence.modes.profiles import Profiles
 N_CELLS = 24
 SIZES = np.array([0.30, 0.22, 0.18, 0.13, 0.10, 0.07])
 FIRST_SEED = 1_000
-
-Row = dict[str, Any]
-
-
-def row(measure: str, ours: float, *, peer: str, theirs: float | None, unit: str, goal: str, met: bool) -> Row:
-    """One line of the result; the ratio is theirs over ours."""
-    ratio = None if theirs is None or not ours else round(theirs / ours, 2)
-    values = {"measure": measure, "ours": round(ours, 4), "peer": peer, "peer_value": theirs and round(theirs, 4), "unit": unit}
-    return {**values, "ratio": ratio, "goal": goal, "met": met}
 
 
 def profiles_of(matrix: np.ndarray) -> Profiles:
@@ -110,9 +99,7 @@ def speed(n: int) -> Row:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer corpora; within two minutes")
-    parser.add_argument("--json", action="store_true", help="print the rows as one JSON list")
+    parser = command_line(__doc__, quick="fewer corpora")
     given = parser.parse_args()
     three, six, twenty = (range(FIRST_SEED, FIRST_SEED + n) for n in (3, 6, 20))
     n = 600 if given.quick else 2_000
@@ -124,13 +111,7 @@ def main() -> None:
         refused("column-permuted", n, twenty),
         speed(100_000),
     ]
-    if given.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for r in rows:
-        verdict = "met " if r["met"] else "MISS"
-        beside = "" if r["peer_value"] is None else f", {r['peer']} {r['peer_value']:.3g}"
-        print(f"{verdict} {r['measure']}: {r['ours']:.3g} {r['unit']} ({r['goal']}{beside})")
+    show(rows, as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from rows import Row, command_line, row, seconds, show
 
 from analysis.orchestration.patterns import engines
 from analysis.orchestration.patterns.canonical import is_connected, pattern_id
@@ -35,7 +36,6 @@ from analysis.orchestration.patterns.mining import mine
 from analysis.orchestration.patterns.search import Limits, search
 from analysis.simulation import SimulationPolicy, simulate
 
-Row = dict[str, Any]
 Planted = tuple[list[int], list[tuple[int, int, int]]]  # labels, edges (from, to, kind)
 
 
@@ -61,27 +61,10 @@ CORPORA = (
 LARGE = Corpus("large", 100_000, (10, 75), 0.05, 6)
 
 
-def row(measure: str, ours: float, *, peer: str, theirs: float | None, unit: str, goal: str, met: bool) -> Row:
-    """One line of the result; the ratio is theirs over ours."""
-    ratio = None if theirs is None or not ours else round(theirs / ours, 2)
-    values = {"measure": measure, "ours": round(ours, 4), "peer": peer, "peer_value": theirs and round(theirs, 4), "unit": unit}
-    return {**values, "ratio": ratio, "goal": goal, "met": met}
-
-
 def cpu_s() -> float:
     """CPU seconds of this process and its children so far."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
-
-
-def seconds(work: Callable[[], Any], repeats: int = 1) -> float:
-    """Least CPU seconds of a few runs."""
-    found = []
-    for _ in range(repeats):
-        started = cpu_s()
-        work()
-        found.append(cpu_s() - started)
-    return min(found)
 
 
 @contextlib.contextmanager
@@ -189,8 +172,8 @@ def gspan_mining(path: Path, min_support: int, n_nodes: int, *, directed: bool =
 
     reader, miner = (Counting(str(path), min_support, 1, n_nodes, is_undirected=not directed) for _ in range(2))
     with quiet():
-        reading_s = seconds(reader._read_graphs)
-        mining_s = seconds(miner.run) - reading_s
+        reading_s = seconds(reader._read_graphs, clock=cpu_s)
+        mining_s = seconds(miner.run, clock=cpu_s) - reading_s
     return len(miner.reports), mining_s
 
 
@@ -227,8 +210,8 @@ def against_peers(shape: Corpus, folder: Path, *, is_quick: bool) -> list[Row]:
     found: list[Any] = []
     corpus = corpus_of(graphs, min_support=min_support, directed=False)
     limits = Limits(min_support, shape.max_edges, 20_000)
-    core_s = seconds(lambda: found.append(list(search(corpus, limits, engines.compiled()))), 3)
-    read_s = core_s + seconds(lambda: corpus_of(graphs, min_support=min_support, directed=False), 3)
+    core_s = seconds(lambda: found.append(list(search(corpus, limits, engines.compiled()))), 3, clock=cpu_s)
+    read_s = core_s + seconds(lambda: corpus_of(graphs, min_support=min_support, directed=False), 3, clock=cpu_s)
     n = len(found[0])
     is_exact = not any(one.is_cut for one in found[0])
     path = folder / "graphs.txt"
@@ -355,7 +338,7 @@ def mine_large() -> None:
     small = graphs[:50]
     list(search(corpus_of(small, min_support=25, directed=True), Limits(25, 2, 1000), engines.compiled()))
     found = []
-    cpu = seconds(lambda: found.append(mine(graphs, min_support=LARGE.share, max_edges=LARGE.max_edges)))
+    cpu = seconds(lambda: found.append(mine(graphs, min_support=LARGE.share, max_edges=LARGE.max_edges)), clock=cpu_s)
     gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(json.dumps({"s": cpu, "gib": gib, "n": len(found[0].patterns), "n_edges": sum([len(g.edges) for g in graphs])}))
 
@@ -375,9 +358,7 @@ def forms(n_traces: int) -> Row:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller samples of the slowest peer; within two minutes")
-    parser.add_argument("--json", action="store_true", help="print the rows as one JSON list")
+    parser = command_line(__doc__, quick="smaller samples of the slowest peer")
     parser.add_argument("--large", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -388,12 +369,7 @@ def main() -> None:
         peers = [row for shape in CORPORA for row in against_peers(shape, Path(folder), is_quick=given.quick)]
         rows = [*peers, *completeness(60 if given.quick else 300, Path(folder))]
     rows += [*planted_recall(1000), *large(), forms(2_000 if given.quick else 10_000)]
-    if given.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for r in rows:
-        verdict = "met " if r["met"] else "MISS"
-        print(f"{verdict} {r['measure']}: {r['ours']:.3g} {r['unit']}, ratio {r['ratio']} ({r['goal']}; {r['peer']})")
+    show(rows, as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ those of HumanEval where they lie beside the checkout, else one small function.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import statistics
@@ -14,10 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from rows import Row, command_line, row, seconds, show
 
 from analysis.counterfactual.sandbox import Case, Job, Sandbox, judge, judge_many, open_sandbox
 from analysis.counterfactual.sandbox.attempts import attempt_all
@@ -26,16 +27,8 @@ from analysis.errors import SandboxError
 HUMAN_EVAL = Path(__file__).resolve().parents[2] / "shared/benchmarks/humaneval/HumanEval.jsonl.gz"
 WORKERS = 4
 N_PER_S = {"own": 30, "bubblewrap": 10}  # bubblewrap starts Python anew for each program
+wall_s = partial(seconds, clock=time.perf_counter)
 PEER = "plain subprocess, holds nothing"
-
-Row = dict[str, Any]
-
-
-def row(measure: str, ours: float, *, peer: str, theirs: float | None, unit: str, goal: str, met: bool) -> Row:
-    """One line of the result; the ratio says how many times better ours is."""
-    ratio = None if theirs is None else round(ours / theirs if unit.endswith("/s") else theirs / ours, 2)
-    values = {"measure": measure, "ours": round(ours, 4), "peer": peer, "peer_value": theirs and round(theirs, 4), "unit": unit}
-    return {**values, "ratio": ratio, "goal": goal, "met": met}
 
 
 def suites() -> list[Job]:
@@ -56,13 +49,6 @@ def plain(text: str) -> bool:
         file.write(text)
         file.flush()
         return subprocess.run([sys.executable, "-I", "-S", file.name], capture_output=True, timeout=30).returncode == 0
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    """Wall seconds of one call."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def backends() -> dict[str, dict[str, Any]]:
@@ -86,10 +72,10 @@ def throughput(sandbox: Sandbox, name: str, jobs: list[Job]) -> Row:
     """Programs a second, several at once, against as many plain subprocesses at once."""
     judge_many(jobs[:4], workers=WORKERS, sandbox=sandbox)
     verdicts: list[Any] = []
-    ours = len(jobs) / seconds(lambda: verdicts.extend(judge_many(jobs, workers=WORKERS, sandbox=sandbox)))
+    ours = len(jobs) / wall_s(lambda: verdicts.extend(judge_many(jobs, workers=WORKERS, sandbox=sandbox)))
     texts = [f"{job.program}\n{job.tests}" for job in jobs]
     with ThreadPoolExecutor(WORKERS) as pool:
-        theirs = len(jobs) / seconds(lambda: list(pool.map(plain, texts)))
+        theirs = len(jobs) / wall_s(lambda: list(pool.map(plain, texts)))
     n_passed = sum(verdict.passed for verdict in verdicts)
     what = f"programs with their tests, {name}, {WORKERS} at a time; {n_passed} of {len(jobs)} pass"
     goal = N_PER_S[sandbox.layers.backend]
@@ -101,15 +87,15 @@ def start_up(sandbox: Sandbox, name: str, n: int) -> Row:
     """Median time of one small verdict in an open sandbox, against the start of a plain subprocess."""
     program, cases = "def f(x): return x", [Case([1], 1)]
     judge(program, "f", cases, sandbox=sandbox)
-    ours = statistics.median(seconds(lambda: judge(program, "f", cases, sandbox=sandbox)) for _ in range(n))
-    theirs = statistics.median(seconds(lambda: plain(program)) for _ in range(n))
+    ours = statistics.median(wall_s(lambda: judge(program, "f", cases, sandbox=sandbox)) for _ in range(n))
+    theirs = statistics.median(wall_s(lambda: plain(program)) for _ in range(n))
     goal = 0.25
     return row(f"one verdict, {name}", ours, peer=PEER, theirs=theirs, unit="s", goal=f"<= {goal} s", met=ours <= goal)
 
 
 def opening(name: str, way: dict[str, Any], n: int) -> Row:
     """Median time to start a launcher and find which layers hold."""
-    ours = statistics.median(seconds(lambda: open_sandbox(**way).close()) for _ in range(n))
+    ours = statistics.median(wall_s(lambda: open_sandbox(**way).close()) for _ in range(n))
     return row(f"start the launcher, {name}", ours, peer="-", theirs=None, unit="s", goal="<= 1 s", met=ours <= 1)
 
 
@@ -121,9 +107,7 @@ def holding() -> Row:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer repeats; within two minutes")
-    parser.add_argument("--json", action="store_true", help="print the rows as one JSON list")
+    parser = command_line(__doc__, quick="fewer repeats")
     given = parser.parse_args()
     jobs, n = suites(), 10 if given.quick else 40
     rows = [holding()]
@@ -131,12 +115,7 @@ def main() -> None:
         with open_sandbox(**way) as sandbox:
             rows += [throughput(sandbox, name, jobs), start_up(sandbox, name, n)]
         rows.append(opening(name, way, n // 4))
-    if given.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for r in rows:
-        verdict = "met " if r["met"] else "MISS"
-        print(f"{verdict} {r['measure']}: {r['ours']:.3g} {r['unit']}, ratio {r['ratio']} ({r['goal']}; {r['peer']})")
+    show(rows, as_json=given.json)
 
 
 if __name__ == "__main__":

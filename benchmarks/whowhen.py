@@ -6,17 +6,15 @@ tasks than they are judged on. The figures of model-based judges are quoted as r
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
+from rows import Row, command_line, row, show
 
 from analysis.evaluation.agreement import agreements
 from analysis.evaluation.localisation import MEASURES, PUBLISHED, accuracy, localise_df, truths
@@ -24,16 +22,8 @@ from analysis.pipeline import import_paths
 from analysis.workspace import Snapshot, Workspace
 
 TRACES = Path(__file__).resolve().parents[1] / "../shared/traces"
+UNIT = "share of runs"
 GUESSES = ("random", "first speaker", "last speaker", "most active speaker", "first result")
-
-Row = dict[str, Any]
-
-
-def row(measure: str, ours: float, *, peer: str, theirs: float, goal: str, met: bool) -> Row:
-    """One line of the result; the ratio is ours over theirs."""
-    ratio = round(ours / theirs, 2) if theirs else None
-    values = {"measure": measure, "ours": round(ours, 4), "peer": peer, "peer_value": round(theirs, 4), "unit": "share of runs"}
-    return {**values, "ratio": ratio, "goal": goal, "met": met}
 
 
 def loaded() -> Snapshot:
@@ -65,11 +55,13 @@ def rows(found: pd.DataFrame) -> list[Row]:
             what = f"{measure}, {condition}, by {annotator}: {ours:.1%} [{low:.1%}, {high:.1%}], n = {n:.0f}"
             for guess in GUESSES:
                 theirs = float(values.loc[(guess, measure), "value"])
-                table.append(row(what, ours, peer=guess, theirs=theirs, goal="more", met=bool(ours > theirs)))
+                table.append(row(what, ours, peer=guess, theirs=theirs, unit=UNIT, goal="more", met=bool(ours > theirs)))
             if measure in PUBLISHED and condition == "all":
                 theirs = PUBLISHED[measure]
                 peer = "model-based, as reported"
-                table.append(row(what, ours, peer=peer, theirs=theirs, goal=f">= {theirs:.1%}", met=bool(ours >= theirs)))
+                table.append(
+                    row(what, ours, peer=peer, theirs=theirs, unit=UNIT, goal=f">= {theirs:.1%}", met=bool(ours >= theirs))
+                )
     return table
 
 
@@ -78,7 +70,7 @@ def people(snapshot: Snapshot) -> list[Row]:
     labels = snapshot.sql("select trace_id, annotator, name, agent_id, event_id, is_root_cause from labels").to_pandas()
     (found,) = agreements(labels)
     return [
-        row(f"{what}: two groups of people", n_same / found.n_traces, peer=f"{n_same} of {found.n_traces} runs",
+        row(f"{what}: two groups of people", n_same / found.n_traces, unit=UNIT, peer=f"{n_same} of {found.n_traces} runs",
             theirs=n_same / found.n_traces, goal="shown beside", met=True)
         for what, n_same in (("agent", found.n_same_agent), ("step", found.n_same_step))
     ]  # fmt: skip
@@ -86,18 +78,11 @@ def people(snapshot: Snapshot) -> list[Row]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="deal the tasks once instead of ten times")
-    parser.add_argument("--json", action="store_true", help="print the rows as one JSON list")
+    parser = command_line(__doc__, quick="deal the tasks once instead of ten times")
     given = parser.parse_args()
     snapshot = loaded()
     found = [*rows(shares(snapshot, 10, 1 if given.quick else 10)), *people(snapshot)]
-    if given.json:
-        print(json.dumps(found, indent=1))
-        return
-    for r in found:
-        verdict = "met " if r["met"] else "MISS"
-        print(f"{verdict} {r['measure']} against {r['peer_value']:.1%} ({r['peer']}; goal: {r['goal']})")
+    show(found, as_json=given.json)
 
 
 if __name__ == "__main__":
