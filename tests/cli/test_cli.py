@@ -8,16 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from analysis.cli import main
 from analysis.model import Agent, Claim, Event, Groups, Label, Outcome, Source, Task, Trace, decode, encode
 from analysis.pipeline import import_paths
 from analysis.workspace import Workspace
+from tests.cli.conftest import Run
 from tests.pipeline.corpus import contents, question, write, write_annotation, write_run, write_traces
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,38 +47,6 @@ STRANGE = Trace(
     events=(Event(event_id=ODD, kind="act", agent_id=ODD, content=ODD, error=ODD),),
     labels=(Label(annotator=ODD, name=ODD, agent_id=ODD), Label(annotator=f"{ODD}2", name=ODD, agent_id=ODD)),
 )
-
-
-class Ran(NamedTuple):
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line in this process, in an empty folder, on a workspace of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COUNTERPOINT_WORKSPACE", str(tmp_path / "store"))
-
-    def command(*arguments: str | Path) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["counterpoint", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        code = ended.value.code
-        assert isinstance(code, int | None)
-        return Ran(code or 0, *capsys.readouterr())
-
-    return command
 
 
 @pytest.fixture(scope="module")

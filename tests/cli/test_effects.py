@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from analysis.cli import main
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.runs import Job, recipes, run_job
 from analysis.counterfactual.sandbox import layers, open_sandbox
@@ -18,21 +14,8 @@ from analysis.counterfactual.teams import ready_teams
 from analysis.model import Event, Source, Trace, encode
 from analysis.pipeline.effects import store_effects
 from analysis.workspace import Snapshot, Workspace
+from tests.cli.conftest import Run
 
-
-class Ran(NamedTuple):
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
 RECORDED = Trace(
     trace_id="counterpoint:recorded", world="recorded", source=Source(format="counterpoint"), clock="relative",
     events=(
@@ -43,32 +26,21 @@ RECORDED = Trace(
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process, in an empty folder, on a workspace with two simulated runs and a recorded one."""
+def filled(run: Run, tmp_path: Path) -> Run:
+    """The same with two simulated runs and a recorded one in the workspace."""
     if not layers().is_enough:
         pytest.skip("programs are not run here: the sandbox refuses")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COUNTERPOINT_WORKSPACE", str(tmp_path / "store"))
-
-    def command(*arguments: str | Path) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["counterpoint", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        code = ended.value.code
-        assert isinstance(code, int | None)
-        return Ran(code or 0, *capsys.readouterr())
-
     recipe, teams = recipes("chain-3", 1, seed=7)[0], ready_teams()
     with open_sandbox() as sandbox:
         made = [run_job(Job(recipe, teams[name], 1, 7), Judge(sandbox)) for name in ("parallel", "stops-too-early")]
     (tmp_path / "runs.jsonl").write_bytes(b"".join([encode(trace) + b"\n" for trace in (*made, RECORDED)]))
-    assert command("import", tmp_path / "runs.jsonl").code == 0
-    return command
+    assert run("import", tmp_path / "runs.jsonl").code == 0
+    return run
 
 
-def test_one_decision_changed_says_what_it_did_and_how_that_is_known(run: Run) -> None:
-    ran = run("replay", "parallel-s7-1", "--event", "merge", "--operator", "advance", "--parameter", "without=write:p3", "--json",
-              "--pairs", "4")  # fmt: skip
+def test_one_decision_changed_says_what_it_did_and_how_that_is_known(filled: Run) -> None:
+    change = ("--event", "merge", "--operator", "advance", "--parameter", "without=write:p3")
+    ran = filled("replay", "parallel-s7-1", *change, "--pairs", "4", "--json")
     assert ran.code == 0
     found = ran.json
     assert found["evidence"] == "interventional"
@@ -77,13 +49,13 @@ def test_one_decision_changed_says_what_it_did_and_how_that_is_known(run: Run) -
     rows = {row["metric"]: row for row in found["effects"]}
     assert next(iter(rows)) == "passed"
     assert all(row["credit"] == -row["delta_q"] for row in rows.values() if row["n"])
-    again = run("replay", "parallel-s7-1", "--event", "merge", "--operator", "advance", "--parameter", "without=write:p3",
+    again = filled("replay", "parallel-s7-1", "--event", "merge", "--operator", "advance", "--parameter", "without=write:p3",
                 "--json", "--pairs", "4")  # fmt: skip
     assert again.out == ran.out
 
 
-def test_an_event_of_a_step_names_the_step(run: Run) -> None:
-    ran = run(
+def test_an_event_of_a_step_names_the_step(filled: Run) -> None:
+    ran = filled(
         "replay", "parallel-s7-1", "--event", "write:p1.report", "--operator", "delay", "--parameter", "x=2", "--pairs", "2"
     )
     assert ran.code == 0
@@ -91,8 +63,8 @@ def test_an_event_of_a_step_names_the_step(run: Run) -> None:
     assert "events differ: write:p1, write:p1.report" in ran.err
 
 
-def test_a_recorded_run_is_replayed_on_its_schedule(run: Run) -> None:
-    ran = run("replay", "recorded", "--event", "work", "--operator", "advance", "--json")
+def test_a_recorded_run_is_replayed_on_its_schedule(filled: Run) -> None:
+    ran = filled("replay", "recorded", "--event", "work", "--operator", "advance", "--json")
     found = ran.json
     assert found["evidence"] == "simulated"
     assert found["known"] == "exact, of what is recorded; nothing was executed (evidence: simulated)"
@@ -113,19 +85,19 @@ def test_a_recorded_run_is_replayed_on_its_schedule(run: Run) -> None:
         (("parallel-s7-1", "--event", "stop", "--operator", "delay", "--parameter", "x"), "is not of the form name=value"),
     ],
 )
-def test_what_cannot_be_replayed_is_refused_with_the_reason(run: Run, arguments: tuple[str, ...], why: str) -> None:
-    ran = run("replay", *arguments)
+def test_what_cannot_be_replayed_is_refused_with_the_reason(filled: Run, arguments: tuple[str, ...], why: str) -> None:
+    ran = filled("replay", *arguments)
     assert ran.code == 2
     assert why in " ".join(ran.err.replace("│", " ").split())
 
 
-def test_a_study_is_stored_with_its_controls_and_goes_on_where_it_stopped(run: Run, tmp_path: Path) -> None:
+def test_a_study_is_stored_with_its_controls_and_goes_on_where_it_stopped(filled: Run, tmp_path: Path) -> None:
     options = ("--operators", "advance", "--operators", "stop", "--pairs", "2", "--confirm", "3", "--chosen", "2", "--json",
                "--workers", "1")  # fmt: skip
-    part = run("effects", *options, "--budget", "60000")
+    part = filled("effects", *options, "--budget", "60000")
     assert part.code == 0
     assert part.json["left"] > 0
-    ran = run("effects", *options)
+    ran = filled("effects", *options)
     assert ran.json["there"] == part.json["made"] > 0
     assert ran.json["left"] == 0
     assert ran.json["is_sound"] is True
@@ -143,7 +115,7 @@ def test_a_study_is_stored_with_its_controls_and_goes_on_where_it_stopped(run: R
     runs = snapshot.sql("select * from effect_runs").to_pylist()
     assert [(r["study"], r["is_sound"], r["n_traces"], r["n_left"]) for r in runs] == [("effects", True, 2, 0)]
     assert [control["ok"] for control in json.loads(runs[0]["controls"])] == [True] * 5
-    again = run("effects", *options)
+    again = filled("effects", *options)
     assert (again.json["made"], again.json["tokens"], again.json["cells"]) == (0, 0, ran.json["cells"])
     assert Snapshot(Workspace(tmp_path / "store")).sql("select * from effects").to_pylist() == rows
 
@@ -159,7 +131,7 @@ def test_a_study_replaces_only_the_one_of_its_name(tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
-def test_nothing_to_replay_is_said(run: Run) -> None:
-    ran = run("effects", "--filter", "passed:yes passed:no", "--workers", "1")
+def test_nothing_to_replay_is_said(filled: Run) -> None:
+    ran = filled("effects", "--filter", "passed:yes passed:no", "--workers", "1")
     assert ran.code == 1
     assert "no trace fits the filter" in ran.err

@@ -13,7 +13,7 @@ from analysis.coherence.modes.decisions import Decision
 from analysis.pipeline import analyse, import_paths
 from analysis.pipeline.modes import decide
 from analysis.workspace import Snapshot, Workspace
-from tests.cli.test_cli import Run, run  # noqa: F401 - `run` is a fixture
+from tests.cli.conftest import Run
 from tests.pipeline.corpus import write_traces
 from tests.pipeline.teams import failing_teams
 
@@ -30,7 +30,7 @@ def teams(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def modes(run: Run, teams: Path, tmp_path: Path) -> Run:  # noqa: F811
+def modes(run: Run, teams: Path, tmp_path: Path) -> Run:
     shutil.copytree(teams / "store", tmp_path / "store")
     return lambda *arguments: run("modes", *arguments)
 
@@ -181,7 +181,7 @@ def test_an_empty_name_and_a_file_that_is_no_library_are_named(modes: Run, tmp_p
     assert modes("match", "odd.json").err.startswith("odd.json: not a mode library (got Invalid enum value 'odd'")
 
 
-def test_before_the_analysis_each_command_says_what_to_do(run: Run, tmp_path: Path) -> None:  # noqa: F811
+def test_before_the_analysis_each_command_says_what_to_do(run: Run, tmp_path: Path) -> None:
     store = Workspace(tmp_path / "store", create=True)
     import_paths(store, [write_traces(tmp_path / "few.jsonl", failing_teams(1))])
     assert run("modes", "list") == (0, "", "modes are not worked out yet - run `counterpoint analyze`\n")
