@@ -13,6 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from analysis.coherence.levels import LEVELS, TEAM
+from analysis.coherence.projection import POSITIVE
 from dashboard import loading, safe, selection, tables
 from dashboard.figures import coherence as figures
 from dashboard.loading import Version
@@ -60,7 +61,7 @@ def draw_trace(version: Version, trace_id: str) -> None:
 
 def _headline(end: pd.Series) -> str:
     """The finding without the violated relations, which are listed further down."""
-    if pd.isna(end["residual"]) or end["residual"] <= figures.POSITIVE:
+    if pd.isna(end["residual"]) or end["residual"] <= POSITIVE:
         return str(end["summary"])
     share = "" if pd.isna(end["residual_norm"]) else f", {end['residual_norm']:.0%} of the largest possible"
     return f"Incoherent: the claims lie {end['residual']:.4g} from the nearest coherent ones{share}."
@@ -98,9 +99,13 @@ def _draw_cells(version: Version, trace_id: str, level: str, attribution: pd.Dat
     cells = figures.cells_of(attribution, value)
     selected = (selection.get("component") or "", selection.get("turn") or "")
     _, title, subtitle = CELLS[value]
-    drawn = figures.heat_map(cells, title=title, subtitle=subtitle, is_signed=value == "delta", selected=selected)
     key = f"coherence.cells.{value}.{level}"
-    st.plotly_chart(drawn, key=key, on_select=lambda: _pick(key), selection_mode="points")
+    # After a click the figure stays as it was, so that the browser need not draw it again.
+    if st.session_state.get(f"{key}.clicked") != (trace_id, selected):
+        st.session_state[f"{key}.marked"] = selected
+    marked = st.session_state[f"{key}.marked"]
+    drawn = figures.heat_map(cells, title=title, subtitle=subtitle, is_signed=value == "delta", selected=marked)
+    st.plotly_chart(drawn, key=key, on_select=lambda: _pick(key, trace_id), selection_mode="points")
     if st.toggle("The same as a table, in which a row can be chosen with the keyboard", key="coherence.as_table"):
         long = cells.stack().rename("value").rename_axis(["component", "turn"]).reset_index()
         long = long[long["value"] != 0].reset_index(drop=True)
@@ -116,11 +121,13 @@ def _draw_cells(version: Version, trace_id: str, level: str, attribution: pd.Dat
         _draw_cell(version, trace_id, level, selected)
 
 
-def _pick(key: str) -> None:
+def _pick(key: str, trace_id: str) -> None:
     """Put the cell that was clicked into the address, before the page is drawn again."""
     points = st.session_state[key]["selection"]["points"]
     if picked := [point["customdata"] for point in points if point.get("customdata")]:
-        selection.put(component=str(picked[0][0]), turn=str(picked[0][1]))
+        cell = (str(picked[0][0]), str(picked[0][1]))
+        st.session_state[f"{key}.clicked"] = (trace_id, cell)
+        selection.put(component=cell[0], turn=cell[1])
 
 
 def _draw_cell(version: Version, trace_id: str, level: str, selected: tuple[str, str]) -> None:
@@ -145,7 +152,7 @@ def _of_level(claims: pd.DataFrame, level: str) -> pd.DataFrame:
 
 def _in_words(end: pd.Series, n_components: int) -> str:
     """What attribution says and does not say."""
-    if pd.isna(end["residual"]) or end["residual"] <= figures.POSITIVE:
+    if pd.isna(end["residual"]) or end["residual"] <= POSITIVE:
         return "Coherent: there is nothing to attribute."
     is_unique, is_between = (pd.notna(end[name]) and bool(end[name]) for name in ("unique", "interaction_only"))
     repairs = [repair["components"] for repair in json.loads(end["minimal_repairs"] or "[]")]

@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from analysis.pipeline import analyse, import_paths
+from analysis.workspace import Workspace
+from tests.pipeline.corpus import write_traces
+from tests.pipeline.teams import failing_teams
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # `make test` tries the same examples each time, so that it says something about the change; `make soak` tries others.
@@ -47,3 +52,13 @@ def shared_traces() -> Path:
     if not (SHARED / "traces").is_dir():
         pytest.skip(f"real traces are not here: {SHARED / 'traces'}")
     return SHARED / "traces"
+
+
+@pytest.fixture(scope="session")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace of three kinds of failing team, analysed; tests that write copy it."""
+    folder = tmp_path_factory.mktemp("failing")
+    workspace = Workspace(folder / "w", create=True)
+    import_paths(workspace, [write_traces(folder / "teams.jsonl", failing_teams(14))])
+    analyse(workspace)
+    return folder / "w"

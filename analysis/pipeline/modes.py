@@ -26,6 +26,7 @@ from analysis.coherence.modes import (
 from analysis.coherence.modes.decisions import Decision, read_decisions
 from analysis.coherence.modes.naming import TopCell
 from analysis.coherence.modes.profiles import Profiles, Source
+from analysis.coherence.projection import POSITIVE
 from analysis.errors import HeadConflict, UnknownNameError
 from analysis.pipeline.stages import CorpusStage, Progress, Rows
 from analysis.streams import stream
@@ -199,8 +200,8 @@ def _on(profiles: Profiles, cells: tuple[str, ...], trace_ids: list[str]) -> Pro
 
 def _residual(snapshot: Snapshot) -> Profiles:
     """Of each trace the level `team` where there is one, which holds the others; else all its levels."""
-    top = """with top as (
-        select trace_id, level from residuals where is_last and residual > 1e-6
+    top = f"""with top as (
+        select trace_id, level from residuals where is_last and residual > {POSITIVE}
         qualify level = 'team' or not bool_or(level = 'team') over (partition by trace_id)
     )"""
     violations = snapshot.sql(

@@ -151,7 +151,7 @@ def stream_rows(snapshot: Snapshot, filter: str = "", *, level: str, order: str)
             select trace_id, min(coalesce(t_start_s, t_end_s)) as began from events group by trace_id
         ), sampled as (
             select trace_id, case when count(n_samples) = count(*) then min(n_samples) end as n_samples
-            from claims where level = $level and not is_placeholder group by trace_id
+            from claims where $level in (level, 'team') and not is_placeholder group by trace_id
         ), tied as (select distinct trace_id from cliques where level = $level)
         select residual, r.n_claims as n_quotes, n_samples, residual_norm
         from residuals as r semi join tied using (trace_id) join traces using (trace_id) left join begun using (trace_id)

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from analysis.coherence.projection import POSITIVE
 from dashboard.figures import FAINT, SELECTED
 from dashboard.safe import plotly_text
 
-POSITIVE = 1e-6  # the residual above which quotes count as incoherent
 MAX_CELLS = 5_000
 MAX_COMPONENTS = 24
 #: Okabe and Ito; a level has a dash too.
@@ -92,7 +92,7 @@ def heat_map(
     ----------
     cells : as `cells_of` gives them
     is_signed : whether values below 0 mean a repair, so that 0 has a colour of its own
-    selected : (component, turn) to ring
+    selected : (component, turn) to mark
     """
     values = cells.to_numpy(dtype=float)
     bound = float(np.abs(values).max(initial=0.0)) or 1.0
@@ -103,17 +103,17 @@ def heat_map(
         colorscale="RdBu_r" if is_signed else "Oranges", colorbar={"title": {"text": "ε*² "}, "thickness": 12},
     )  # fmt: skip
     rows, columns = (grid.ravel() for grid in np.mgrid[0 : values.shape[0], 0 : values.shape[1]])
+    place = [n for n, (r, c) in enumerate(zip(rows, columns, strict=True)) if (str(cells.index[r]), turns[c]) == selected]
     cover = go.Scatter(
-        x=columns, y=rows, mode="markers", marker={"size": 18, "symbol": "square", "opacity": 0}, showlegend=False,
+        x=columns, y=rows, mode="markers", showlegend=False, selectedpoints=place or None,
+        marker={"size": 18, "symbol": "square-open", "opacity": 0, "line": {"width": 3}},
+        # The browser marks what is clicked by itself: a click redraws nothing.
+        selected={"marker": {"opacity": 1, "color": SELECTED}}, unselected={"marker": {"opacity": 0}},
         customdata=[[str(cells.index[r]), turns[c]] for r, c in zip(rows, columns, strict=True)],
         text=[f"{names[r]}, turn {turns[c]}: {values[r, c]:.4f}" for r, c in zip(rows, columns, strict=True)],
         hovertemplate=_TEXT,
     )  # fmt: skip
     figure = go.Figure([heat, cover])
-    if selected is not None and selected[0] in cells.index and selected[1] in turns:
-        r, c = list(cells.index).index(selected[0]), turns.index(selected[1])
-        ring = {"color": SELECTED, "width": 3}
-        figure.add_shape(type="rect", x0=c - 0.5, x1=c + 0.5, y0=r - 0.5, y1=r + 0.5, line=ring)
     step = max(1, len(turns) // 25)
     return figure.update_layout(
         title={"text": title, "subtitle": {"text": subtitle}},

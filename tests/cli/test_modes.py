@@ -20,18 +20,9 @@ from tests.pipeline.teams import failing_teams
 COMMANDS = ("list", "show", "rename", "export", "match", "transfer")
 
 
-@pytest.fixture(scope="module")
-def teams(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("modes")
-    workspace = Workspace(folder / "store", create=True)
-    import_paths(workspace, [write_traces(folder / "teams.jsonl", failing_teams(14))])
-    analyse(workspace)
-    return folder
-
-
 @pytest.fixture
-def modes(run: Run, teams: Path, tmp_path: Path) -> Run:
-    shutil.copytree(teams / "store", tmp_path / "store")
+def modes(run: Run, failing: Path, tmp_path: Path) -> Run:
+    shutil.copytree(failing, tmp_path / "store")
     return lambda *arguments: run("modes", *arguments)
 
 

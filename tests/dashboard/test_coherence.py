@@ -46,8 +46,7 @@ def test_a_click_on_the_heat_map_gives_component_and_turn() -> None:
     heat, cover = figure.data
     assert [list(row) for row in heat.z] == [[1, 2, 3], [0, 1, 2]]
     assert [list(pair) for pair in cover.customdata][:3] == [["c001", "0"], ["c001", "1"], ["c001", "2"]]
-    (ring,) = figure.layout.shapes
-    assert (ring.x0, ring.x1, ring.y0, ring.y1) == (1.5, 2.5, -0.5, 0.5)
+    assert list(cover.selectedpoints) == [2]
 
 
 def test_shares_draw_the_rules_and_the_range_of_orders() -> None:

@@ -119,18 +119,9 @@ def test_firmness_is_said_in_words() -> None:
 # --- the page
 
 
-@pytest.fixture(scope="module")
-def teams(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("modes-page")
-    workspace = Workspace(folder / "w", create=True)
-    import_paths(workspace, [write_traces(folder / "teams.jsonl", failing_teams(14))])
-    analyse(workspace)
-    return folder / "w"
-
-
 @pytest.fixture
-def store(teams: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    shutil.copytree(teams, tmp_path / "w")
+def store(failing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    shutil.copytree(failing, tmp_path / "w")
     monkeypatch.setenv("COUNTERPOINT_WORKSPACE", str(tmp_path / "w"))
     return Workspace(tmp_path / "w")
 

@@ -50,18 +50,9 @@ def more_teams(workspace: Workspace, folder: Path, n_each: int = 8) -> None:
     analyse(workspace)
 
 
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("teams")
-    workspace = Workspace(folder / "w", create=True)
-    import_paths(workspace, [write_traces(folder / "teams.jsonl", failing_teams(14))])
-    analyse(workspace)
-    return folder / "w"
-
-
 @pytest.fixture
-def store(first: Path, tmp_path: Path) -> Workspace:
-    shutil.copytree(first, tmp_path / "w")
+def store(failing: Path, tmp_path: Path) -> Workspace:
+    shutil.copytree(failing, tmp_path / "w")
     return Workspace(tmp_path / "w")
 
 
