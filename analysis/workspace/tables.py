@@ -229,6 +229,30 @@ SCHEMAS: dict[str, pa.Schema] = {
         | dict.fromkeys(("seed", "n_traces", "n_pairs", "n_left", "cost_tokens"), pa.int64())
         | {"is_sound": pa.bool_()}
     ),
+    # How hard tasks are for a model, and in which stage of a curriculum they stand.
+    "difficulty": pa.schema(
+        dict.fromkeys(("task_id", "model", "source", "stage", "reason"), pa.string())
+        | dict.fromkeys(("n", "n_passed"), pa.int64())
+        | dict.fromkeys(("d_req", "low", "high", "d_orch", "joint"), pa.float64())
+    ),
+    "difficulty_runs": pa.schema(dict.fromkeys(("reference", "fit", "notes"), pa.string())),
+    # Curated data sets, each replaced whole by its name; `report` is JSON.
+    "datasets": pa.schema(
+        dict.fromkeys(("dataset", "policy", "policy_digest", "data_version", "report"), pa.string())
+        | dict.fromkeys(("seed", "n_input", "n_kept", "n_masked", "n_dropped", "n_queued"), pa.int64())
+    ),
+    "dataset_rows": pa.schema(
+        dict.fromkeys(("dataset", "trace_id", "outcome", "stage"), pa.string()) | {"position": pa.int64(), "weight": pa.float64()}
+    ),
+    "dataset_segments": pa.schema(
+        dict.fromkeys(("dataset", "trace_id", "component", "event_id", "reason"), pa.string())
+        | {"keep": pa.bool_(), "weight": pa.float64()}
+    ),
+    "funnel": pa.schema(
+        {"dataset": pa.string(), "trace_id": pa.string(), "place": pa.int64()}
+        | dict.fromkeys(("gate", "outcome", "reason"), pa.string())
+        | dict.fromkeys(("value", "threshold"), pa.float64())
+    ),
     **{f"keys_{name}": pa.schema([("trace_id", pa.string()), ("key", pa.string())]) for name in STAGES},
 }
 

@@ -1,4 +1,4 @@
-"""What pages read, cached. The only file with caches: bounded, keyed by the workspace version and parameters.
+"""What pages read, cached. The only folder with caches: bounded, keyed by the workspace version and parameters.
 
 A version never changes, so nothing here expires by time; a new import or note is a new version.
 """
