@@ -152,6 +152,10 @@ class BudgetSpent(CounterpointError, RuntimeError):
     """The next call could cost more than what is left; it was not made, and everything paid for is kept."""
 
 
+class TrainingError(CounterpointError, RuntimeError):
+    """A data set cannot be exported, or a training cannot be begun, followed or gone on with."""
+
+
 def printable(text: str, limit: int = 120) -> str:
     """Return `text` on one line, control characters made visible, at most `limit` characters long.
 
