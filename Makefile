@@ -1,14 +1,15 @@
 # make demo [CHECK=1]   set up, build the sample workspace, open it        make test   set up, lint, all tests
 # make soak             the long checks                                    make lint   ruff and mypy
+# make test-train       real training steps, in an environment of their own
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint samples browser clean
+.PHONY: help demo test test-train train-env soak lint samples browser clean
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 SOURCES := pyproject.toml analysis/__init__.py
 
 help:
-	@sed -n '1,2s/^# //p' Makefile
+	@sed -n '1,3s/^# //p' Makefile
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/counterpoint demo $(if $(CHECK),--check)
@@ -20,13 +21,20 @@ test: $(VENV)/.installed-dev browser
 soak: $(VENV)/.installed-dev browser
 	COUNTERPOINT_EXAMPLES=other $(PY) -m pytest -q -m "soak or not soak"
 
+# Real training steps; `make test` runs them too, once the environment that trains is there (1.6 GB, outside the checkout).
+test-train: train-env
+	$(PY) -m pytest -q tests/training
+
+train-env: $(VENV)/.installed-dev
+	$(PY) -m analysis.training.environment
+
 lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check --quiet .
 	$(VENV)/bin/ruff format --check --quiet .
 	$(VENV)/bin/mypy --no-error-summary
 
 samples: $(VENV)/.installed
-	$(PY) -m analysis.simulation data/samples
+	$(PY) -m analysis.counterfactual.samples data/samples
 
 # A browser and a font with Chinese characters for the browser tests. COUNTERPOINT_BROWSER names another browser.
 browser:

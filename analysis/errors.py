@@ -6,6 +6,7 @@ goes on. Both read alike: place: problem (got …, expected …) - what to do.
 
 from __future__ import annotations
 
+import copyreg
 from typing import Literal
 
 import msgspec
@@ -107,6 +108,9 @@ class CounterpointError(Exception):
     def __init__(self, place: str, problem: str, *, got: str = "", expected: str = "", hint: str = "") -> None:
         super().__init__(_worded(place, problem, got=got, expected=expected, hint=hint))
 
+    def __reduce__(self) -> tuple[object, ...]:  # worker processes hand on their errors, which stand here as one line
+        return copyreg.__newobj__, (type(self), str(self))  # type: ignore[attr-defined]
+
 
 class TraceError(CounterpointError, ValueError):
     """A trace breaks a rule of the records."""
@@ -140,6 +144,10 @@ class ReplayError(CounterpointError, ValueError):
     """A decision of a recorded run cannot be changed without running it again, or not at all; the text says why."""
 
 
+class UnansweredError(ReplayError):
+    """A pair is lost because a model gave no answer; it can be made later."""
+
+
 class SandboxError(CounterpointError, RuntimeError):
     """A program cannot be run: too little would hold it here, or its launcher has gone."""
 
@@ -150,6 +158,10 @@ class EndpointError(CounterpointError, RuntimeError):
 
 class BudgetSpent(CounterpointError, RuntimeError):
     """The next call could cost more than what is left; it was not made, and everything paid for is kept."""
+
+
+class PolicyError(CounterpointError, ValueError):
+    """A curation policy cannot be used: it contradicts itself, or the data it is applied to; its text says what to change."""
 
 
 class TrainingError(CounterpointError, RuntimeError):

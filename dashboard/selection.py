@@ -28,13 +28,19 @@ PAGES: dict[str, PageInfo] = {
         ("trace", "Trace", "account_tree"),
         ("compare", "Compare", "compare_arrows"),
         ("patterns", "Patterns", "hub"),
+        ("counterfactuals", "Counterfactuals", "call_split"),
         ("coherence", "Coherence", "join"),
         ("modes", "Failure modes", "bubble_chart"),
+        ("curriculum", "Curriculum", "stairs"),
+        ("export", "Export and train", "output"),
     )
 }
 PARAMETERS = frozenset(
     {"trace", "event", "view", "axis", "filter", "order", "page", "job", "t0", "t1", "a", "b", "fa", "fb", "place", "rows"}
     | {"level", "component", "turn", "cells", "value", "mu0", "family", "mode", "source", "pattern", "metric"}
+    | {"study", "operator", "kind", "change", "pair", "color", "gain", "cost"}
+    | {"model", "stage", "eps", "h", "m0", "m1"}
+    | {"dataset", "target", "secrets", "row", "raw", "export", "run", "out"}
 )
 _MAX_BESIDE = 30  # letters of an option that fits beside others
 
@@ -100,6 +106,12 @@ def write(name: str, label: str, *, placeholder: str = "", help: str | None = No
 def go(page: str, **values: str) -> NoReturn:
     """Show another page with these parameters."""
     st.switch_page(PAGES[page].file, query_params={_known(name): value for name, value in values.items()})
+
+
+def stay(**values: str) -> NoReturn:
+    """Show this very page with these parameters and no others; `go` and `link` would leave the browser's address as it was."""
+    st.query_params.from_dict({_known(name): value for name, value in values.items()})
+    st.rerun()
 
 
 def link(page: str, label: str, **values: str) -> None:

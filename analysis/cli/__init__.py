@@ -13,7 +13,24 @@ import sys
 import typer
 
 from analysis import __version__
-from analysis.cli import analysing, browse, doctor, effects, evaluate, importing, modes, patterns, residual, run, serve
+from analysis.cli import (
+    analysing,
+    browse,
+    curate,
+    curriculum,
+    doctor,
+    effects,
+    evaluate,
+    export,
+    fit,
+    importing,
+    modes,
+    patterns,
+    residual,
+    run,
+    serve,
+    train,
+)
 from analysis.errors import CounterpointError, printable
 
 app = typer.Typer(
@@ -23,7 +40,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (serve, importing, analysing, run, effects, browse, modes, patterns, doctor, evaluate, residual):
+for module in (
+    serve,
+    importing,
+    analysing,
+    run,
+    fit,
+    effects,
+    browse,
+    modes,
+    patterns,
+    curriculum,
+    curate,
+    export,
+    doctor,
+    evaluate,
+    residual,
+    train,
+):
     module.register(app)
 
 

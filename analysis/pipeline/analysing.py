@@ -101,12 +101,14 @@ def _remember(workspace: Workspace, key: str, value: Any) -> None:
 def _stages(couplings: Sequence[Coupling], mining: Mining) -> dict[str, Stage | CorpusStage]:
     # The stages import pandas or compiled code; `counterpoint --help` must not.
     from analysis.pipeline.coherence import RESIDUALS, claims_stage
+    from analysis.pipeline.curriculum import CURRICULUM
     from analysis.pipeline.modes import MODES
     from analysis.pipeline.patterns import patterns_stage
     from analysis.pipeline.quality import QUALITY
     from analysis.pipeline.suspecting import SUSPECTS
 
-    return {stage.name: stage for stage in (QUALITY, claims_stage(couplings), RESIDUALS, SUSPECTS, patterns_stage(mining), MODES)}
+    trace_by_trace = (QUALITY, claims_stage(couplings), RESIDUALS, SUSPECTS)
+    return {stage.name: stage for stage in (*trace_by_trace, patterns_stage(mining), MODES, CURRICULUM)}
 
 
 def _run_corpus(workspace: Workspace, stage: CorpusStage, progress: Progress) -> StageReport:
@@ -125,10 +127,10 @@ def _run_corpus(workspace: Workspace, stage: CorpusStage, progress: Progress) ->
 
 
 def _is_written(workspace: Workspace, snapshot: Snapshot, files: Mapping[str, Sequence[File]], keys: Mapping[str, str]) -> bool:
-    """Make the next version; not if people decided something while the stage ran, which then has to see it."""
+    """Make the next version; not if somebody decided or set something while the stage ran, which then has to see it."""
     while True:
         head = workspace.head()
-        if head.tables.get("decisions") != snapshot.head.tables.get("decisions"):
+        if any(head.tables.get(name) != snapshot.head.tables.get(name) for name in ("decisions", "pass_rates", *files)):
             return False
         with contextlib.suppress(HeadConflict):
             workspace.commit(head, files, keys=keys)

@@ -15,7 +15,7 @@ import msgspec
 from analysis.coherence.claims import Extracted, Trial, extract, over_trials
 from analysis.coherence.couplings import Coupling
 from analysis.coherence.levels import LevelResidual, by_level, residuals
-from analysis.coherence.product import coupling_max
+from analysis.coherence.product import coupling, coupling_max
 from analysis.coherence.relations import parse
 from analysis.coherence.report import summary
 from analysis.coherence.residual import Measured, rounded
@@ -30,7 +30,7 @@ from analysis.workspace import Snapshot
 
 #: Changes when the same trace gives other rows.
 CLAIMS_VERSION = "1"
-RESIDUALS_VERSION = "1"
+RESIDUALS_VERSION = "2"
 _JSON_CLAIM_FIELDS = ("span",)
 Found = dict[str, list[dict[str, Any]]]  # claims and ties, as rows of their tables
 
@@ -212,6 +212,7 @@ def _clique_rows(level: str, state: Measured, claims: Sequence[Claim]) -> list[d
             | {"residual": rounded(float(found.upper[0])), "upper": rounded(float(found.upper[0]))}
             | {"lower": rounded(float(found.lower[0])), "method": found.method, "n_worlds": _countable(clique.polytope.n_worlds)}
             | {"coupling_max": rounded(coupling_max(clique)) if clique.is_plain else None}
+            | {"coupling_bits": rounded(counted.bits) if (counted := coupling(clique)) is not None else None}
         )
     return rows
 

@@ -33,6 +33,8 @@ _ROWS_A_COMPACTED_FILE = 500_000
 _BYTES_A_COMPACTED_FILE = 1 << 25  # compressed; texts have few rows and many bytes
 _KEPT_HEADS = 20
 _GRACE_S = 3600.0
+#: Keys of a head that begin so name the version that a data set was made from, which `vacuum` then leaves alone.
+PIN = "pin:"
 
 
 class File(msgspec.Struct, frozen=True, array_like=True):
@@ -207,12 +209,14 @@ class Workspace:
     def vacuum(self, *, grace_s: float = _GRACE_S) -> int:
         """Remove old heads and the files that no head names, if older than `grace_s`; return how many.
 
+        Versions that a data set was made from stay (see `PIN`).
         Readers that opened a version less than `grace_s` ago keep all its files.
         """
         numbers = self._numbers()
         now = time.time()
         kept = [self.head_at(n) for n in numbers]
-        kept = [h for h in kept if h.number > numbers[-1] - _KEPT_HEADS or now - h.created < grace_s]
+        pinned = {number for key, number in self.head().keys.items() if key.startswith(PIN)}
+        kept = [h for h in kept if h.number > numbers[-1] - _KEPT_HEADS or now - h.created < grace_s or str(h.number) in pinned]
         named = {file.name for head in kept for files in head.tables.values() for file in files}
         named |= {_head_name(head.number) for head in kept}
         stale = [

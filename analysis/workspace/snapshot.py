@@ -21,6 +21,7 @@ from analysis.workspace.filters import MEASURES, TAGS
 from analysis.workspace.heads import Head, Workspace
 from analysis.workspace.tables import MEMBERS, SCHEMAS, traces_from
 
+_INPUTS = {"traces", "texts", "raw", "problems", "decisions", *MEMBERS}
 _SQL_TYPES = {"string": "varchar", "int64": "bigint", "double": "double", "bool": "boolean", "binary": "blob"}
 
 
@@ -105,12 +106,17 @@ class Snapshot:
         connection.execute("set threads = 2; set memory_limit = '2GB'; set parquet_metadata_cache = true")
         statements = []
         for name in sorted({*SCHEMAS, *self.head.tables}):
-            if paths := self.workspace.paths(self.head.tables.get(name, ())):
-                files = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-                statements.append(f'create view "{name}" as select * from read_parquet([{files}])')
-            else:
-                columns = ", ".join(f'"{column.name}" {_SQL_TYPES[str(column.type)]}' for column in SCHEMAS[name])
+            paths = self.workspace.paths(self.head.tables.get(name, ()))
+            files = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+            columns = ", ".join(f'"{column.name}" {_SQL_TYPES[str(column.type)]}' for column in SCHEMAS.get(name, ()))
+            if not paths:
                 statements.append(f'create table "{name}" ({columns})')
+            elif name in _INPUTS or not columns:
+                statements.append(f'create view "{name}" as select * from read_parquet([{files}])')
+            else:  # an older version may have written some of the files: columns that they lack are null
+                rows = f"select * from read_parquet([{files}], union_by_name = true)"
+                statements.append(f'create table "{name} columns" ({columns})')
+                statements.append(f'create view "{name}" as select * from "{name} columns" union all by name {rows}')
         statements += [f"create view current_tags as {TAGS}", f"create view measures as {MEASURES}"]
         connection.execute("; ".join(statements))
         return connection

@@ -38,12 +38,15 @@ _TRACE_FIELDS = tuple(f for f in Trace.__struct_fields__ if f not in MEMBERS)
 
 
 class Column(NamedTuple):
-    """One field of a record as a column: its Arrow type, its type where it is JSON text, its words where it is one of few."""
+    """One field of a record as a column: its Arrow type, its type where it is JSON text, its words where it is one of few.
+
+    Words are the very objects of the records: `encode` leaves out a default only if it is the same object.
+    """
 
     name: str
     arrow: pa.DataType
     json: Any | None = None
-    words: Any | None = None
+    words: Mapping[str, str] | None = None
 
 
 def _columns(record: type[Any]) -> list[Column]:
@@ -51,7 +54,7 @@ def _columns(record: type[Any]) -> list[Column]:
     columns = []
     for name in record.__struct_fields__:
         plain = _plain(hints[name])
-        words = hints[name] if plain and _is_literal(hints[name]) else None
+        words = _words(hints[name]) if plain else None
         columns.append(Column(name, _ARROW[plain], words=words) if plain else Column(name, pa.string(), hints[name]))
     return columns
 
@@ -61,8 +64,10 @@ def _options(hint: Any) -> list[Any]:
     return [option for option in typing.get_args(hint) if option is not type(None)] if is_union else [hint]
 
 
-def _is_literal(hint: Any) -> bool:
-    return any(typing.get_origin(option) is Literal for option in _options(hint))
+def _words(hint: Any) -> dict[str, str] | None:
+    """The words of a field that is one of few."""
+    literals = [option for option in _options(hint) if typing.get_origin(option) is Literal]
+    return {word: msgspec.convert(word, literal) for literal in literals for word in typing.get_args(literal)} or None
 
 
 def _plain(hint: Any) -> type | None:
@@ -191,7 +196,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "cliques": pa.schema(
         dict.fromkeys(("trace_id", "level", "kinds", "components", "propositions", "relations", "method"), pa.string())
         | dict.fromkeys(("n_claims", "n_components", "n_worlds"), pa.int64())
-        | dict.fromkeys(("residual", "lower", "upper", "coupling_max"), pa.float64())
+        | dict.fromkeys(("residual", "lower", "upper", "coupling_max", "coupling_bits"), pa.float64())
     ),
     "residuals": pa.schema(
         {"trace_id": pa.string(), "level": pa.string(), "turn": pa.int64(), "is_last": pa.bool_()}
@@ -233,9 +238,15 @@ SCHEMAS: dict[str, pa.Schema] = {
     "difficulty": pa.schema(
         dict.fromkeys(("task_id", "model", "source", "stage", "reason"), pa.string())
         | dict.fromkeys(("n", "n_passed"), pa.int64())
-        | dict.fromkeys(("d_req", "low", "high", "d_orch", "joint"), pa.float64())
+        | dict.fromkeys(("d_req", "low", "high", "d_partial", "d_orch", "joint"), pa.float64())
     ),
     "difficulty_runs": pa.schema(dict.fromkeys(("reference", "fit", "notes"), pa.string())),
+    # How often models solve tasks, from pass tables of a user.
+    "pass_rates": pa.schema(
+        dict.fromkeys(("task_id", "model"), pa.string())
+        | dict.fromkeys(("n", "n_passed"), pa.int64())
+        | {"d_orch": pa.float64()}
+    ),
     # Curated data sets, each replaced whole by its name; `report` is JSON.
     "datasets": pa.schema(
         dict.fromkeys(("dataset", "policy", "policy_digest", "data_version", "report"), pa.string())
@@ -253,6 +264,8 @@ SCHEMAS: dict[str, pa.Schema] = {
         | dict.fromkeys(("gate", "outcome", "reason"), pa.string())
         | dict.fromkeys(("value", "threshold"), pa.float64())
     ),
+    # The split of every trace that was ever exported, so that it never changes.
+    "splits": pa.schema(dict.fromkeys(("trace_id", "group", "split"), pa.string())),
     **{f"keys_{name}": pa.schema([("trace_id", pa.string()), ("key", pa.string())]) for name in STAGES},
 }
 
@@ -316,18 +329,21 @@ def _fields(table: pa.Table, columns: Iterable[Column]) -> Iterator[tuple[tuple[
     """Yield of each row its trace_id and position, and the fields that are there."""
     rows: list[dict[str, Any]] = [{} for _ in range(table.num_rows)]
     for column in columns:
-        for row, value in zip(rows, table[column.name].to_pylist(), strict=True):
+        cells = table[column.name]
+        if cells.null_count == len(rows):
+            continue
+        for row, value in zip(rows, _read(cells.to_pylist(), column), strict=True):
             if value is not None:
-                row[column.name] = _field(value, column)
+                row[column.name] = value
     places = table["position"].to_pylist() if "position" in table.schema.names else repeat(0)
     yield from zip(zip(table["trace_id"].to_pylist(), places, strict=False), rows, strict=True)
 
 
-def _field(value: Any, column: Column) -> Any:
+def _read(values: list[Any], column: Column) -> Iterable[Any]:
     if column.json is not None:
-        return msgspec.json.decode(value, type=column.json)
-    # A word becomes the very object of the records: `encode` leaves out a default only if it is the same object.
-    return value if column.words is None else msgspec.convert(value, column.words)
+        decode = msgspec.json.Decoder(column.json).decode
+        return [None if value is None else decode(value) for value in values]
+    return values if column.words is None else map(column.words.get, values)
 
 
 def _trace_rows(traces: Sequence[tuple[Trace, str]]) -> pa.Table:

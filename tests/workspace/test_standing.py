@@ -62,7 +62,7 @@ def test_coverage_adds_up_and_gives_the_reason(snapshot: Snapshot) -> None:
 
 def test_traces_wait_until_they_are_analysed(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, create=True)
-    report = import_paths(workspace, [data_folder() / "samples" / "research.jsonl"])
+    report = import_paths(workspace, [data_folder() / "samples" / "gather-3.jsonl"])
     assert standing.n_not_analysed(Snapshot(workspace)) == len(report.added)
     analyse(workspace)
     snapshot = Snapshot(workspace)

@@ -1,0 +1,51 @@
+"""`counterpoint curate`: what becomes training data, by a policy file, and why each trace was kept or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, progress_bar, say
+
+_SHOWN = ("gate", "entered", "passed", "masked", "returned", "queued", "dropped", "threshold")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(curate)
+
+
+def curate(
+    policy: Annotated[str | None, typer.Option(help="A policy file (*.toml), or a ready policy by its name.")] = None,
+    name: Annotated[str, typer.Option(help="Of the data set; one of the same name is replaced.")] = "curated",
+    explain: Annotated[bool, typer.Option("--explain", help="Print a policy with every field explained, and stop.")] = False,
+    workspace: WorkspaceOption = None,
+    progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    json: JsonOption = False,
+) -> None:
+    """Keep, mask, weigh and order traces by a policy, and store them as a data set with the reason for each."""
+    from analysis.curation.policy import DEFAULT, find_policy
+    from analysis.curation.policy import explain as explained
+
+    if explain:
+        typer.echo(explained(), nl=False)
+        return
+    from analysis.pipeline.curating import curate_workspace
+    from analysis.workspace import Workspace
+
+    if policy is None:
+        say(f"no --policy given: the ready policy `{DEFAULT}` is used; `counterpoint curate --explain` shows what else there is")
+    chosen = find_policy(policy or DEFAULT)
+    with progress_bar(progress_file) as progress:
+        report = curate_workspace(Workspace(workspace or DEFAULT_WORKSPACE), chosen, name=name, progress=progress)
+    counts = report["counts"]
+    if json:
+        print_json({"dataset": name, **counts, "by_gate": report["by_gate"], "notes": report["notes"], "gist": report["gist"]})
+    else:
+        print_table(_SHOWN, [[gate[column] for column in _SHOWN] for gate in report["by_gate"]])
+    for note in (*report["notes"], report["gist"]):
+        say(note)
+    if not counts["kept"] + counts["masked"]:
+        raise typer.Exit(1)
