@@ -2,7 +2,7 @@
 
 errors      what can go wrong, in words             model       the frozen records
 readers/    files of any known format to traces     workspace/  the store: Parquet files, numbered heads
-simulation/ seeded sample traces                    evaluation/ agreement of annotators
+counterfactual/ teams that run, tasks, the sandbox  evaluation/ agreement of annotators
 pipeline/   the stages over a workspace             cli/        the `counterpoint` command
 """
 

@@ -1,6 +1,6 @@
 """Writes a large simulated corpus, the food of the other measurements: `python benchmarks/corpus.py --traces 10000 --out FILE`.
 
-The generator is the one of the samples; memory stays bounded because each trace is written as it comes.
+`simulation` makes the traces; memory stays bounded because each trace is written as it comes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import time
 from itertools import islice
 from pathlib import Path
 
+from simulation import SimulationPolicy, simulate
+
 from analysis.model import encode
-from analysis.simulation import SimulationPolicy, simulate
 
 
 def write_corpus(out: Path, *, n_traces: int, n_events: int, seed: int) -> dict[str, float]:

@@ -1,11 +1,13 @@
 """What a study of counterfactual replays costs, and how many pairs it takes to find an effect.
 
 `python benchmarks/counterfactual.py [--quick] [--json]`: wall seconds on the workers given. Draws that belong to steps stand
-against independent seeds, a race of arms against even pulls, event credit against the outcome of the run it stands in.
+against independent seeds, the race of a study against other ways to spend a budget, event credit against the outcome of the run
+it stands in. Races are run on the pairs of the study, drawn with replacement, so that what is true is known.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
 import time
@@ -15,14 +17,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from rows import Row, command_line, row, show
 
+from analysis.counterfactual.allotting import DELTA, is_suggested, picks
 from analysis.counterfactual.credit import fidelity
-from analysis.counterfactual.effects import arriving
-from analysis.counterfactual.interventions import interventions
+from analysis.counterfactual.effects import effects
+from analysis.counterfactual.interventions import plan_of
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.pairing import Pair, Replayer
-from analysis.counterfactual.racing import Arm, top_two
+from analysis.counterfactual.pruning import prune_plan
+from analysis.counterfactual.racing import Arm, cheap_prior, successive_halving, top_two
 from analysis.counterfactual.recorded import Intervention
 from analysis.counterfactual.runs import Job, recipes, run_job
 from analysis.counterfactual.sandbox import open_sandbox
@@ -30,10 +35,12 @@ from analysis.counterfactual.study import Design, Study, study
 from analysis.counterfactual.tasks.shapes import SHAPES
 from analysis.counterfactual.teams import Team, ready_teams, team_of
 from analysis.model import Trace
+from analysis.orchestration.timing import timing
 from analysis.streams import stream
 
 TEAMS = ("parallel", "hierarchical", "stops-too-early", "echoing-verifier", "pseudo-parallelism")
 N_ESTIMATED = 4  # pairs of a decision that its credit is estimated from; the others are held out
+N_SCREENED, N_CONFIRMED = 4, 16  # pairs of a decision at most, before it is confirmed and while it is
 _SURE: dict[str, Any] = {"competence": 1.0, "sensitivity": 1.0, "specificity": 1.0, "fidelity": 1.0}
 
 Floats = npt.NDArray[np.float64]
@@ -84,52 +91,100 @@ def keyed(judge: Judge, n: int) -> Row:
                goal="at most a third", met=needed[0] <= needed[1] / 3)  # fmt: skip
 
 
-def adaptive(judge: Judge, n_null: int, n_pool: int, n_races: int) -> Row:
-    """Pairs until a first decision is found to matter, looked at after every pair: top-two sampling and even pulls.
+Screened = dict[str, list[float]]
 
-    Four of the decisions matter, merges without one result; the others are drawn from all that the plan allows.
-    """
-    job = Job(recipes("diamond", 1, seed=7)[0], planted(0.8), 1, 7)
-    replayer = Replayer(run_job(job, judge), judge)
-    every = interventions(replayer.plan, rng=stream(5, "bench"))
-    matter = [one for one in every if one.operator == "advance" and one.event_id == "merge"]
-    null = interventions(
-        replayer.plan, operators=("communication", "assignment", "aggregation"), k=n_null, rng=stream(5, "bench")
-    )
-    arms = [Arm(f"{n:02}", (one.operator, one.event_id)) for n, one in enumerate((*matter, *null))]
-    pool = {arm.key: _pool(replayer, one, n_pool) for arm, one in zip(arms, (*matter, *null), strict=True)}
-    even, n_pulls = [arm.key for _ in range(n_pool) for arm in arms], 20 * len(arms)
-    spent: tuple[list[int], list[int]] = ([], [])
+
+class Pool:
+    """The decisions of a study, and what each of their pairs did to the integrated pass, to be drawn from."""
+
+    def __init__(self, traces: Sequence[Trace], pairs: Sequence[Pair]) -> None:
+        self.deltas: dict[str, list[float]] = {}
+        found: dict[str, Arm] = {}
+        prior = {trace.trace_id: cheap_prior(timing(trace)) for trace in traces}
+        ones: dict[str, dict[str, Intervention]] = {}
+        for pair in pairs:
+            key = " ".join([pair.trace_id, pair.event_id, pair.operator, pair.parameters])
+            self.deltas.setdefault(key, []).append(pair.q_counterfactual["passed"] - pair.q["passed"])
+            found[key] = Arm(key, (pair.operator, pair.event_kind), prior[pair.trace_id].get(pair.event_id, 0.0))
+            one = Intervention(pair.operator, pair.event_id, json.loads(pair.parameters))
+            ones.setdefault(pair.trace_id, {})[key] = one
+        kept = {(trace.trace_id, one.event_id, one.operator, one.key) for trace in traces
+                for one in prune_plan(plan_of(trace), ones.get(trace.trace_id, {}).values()).kept}  # fmt: skip
+        self.arms = [found[key] for name, mine in ones.items() for key, one in mine.items()
+                     if (name, one.event_id, one.operator, one.key) in kept]  # fmt: skip
+
+    def drawn(self, race: int, block: str, n: int) -> dict[str, Floats]:
+        """Return n differences of each decision, the same for all rules of a race."""
+        return {arm.key: stream(race, "bench", block, arm.key).choice(self.deltas[arm.key], n) for arm in self.arms}
+
+    def n_confirmed(self, race: int, screened: Screened, chosen: Sequence[str]) -> int:
+        """Return how many decisions fresh pairs confirm, as a study does."""
+        fresh, cell = self.drawn(race, "confirm", N_CONFIRMED), {arm.key: arm.cell for arm in self.arms}
+        if not chosen:
+            return 0
+        same = {"parameters": "", "metric": "passed", "q": 0.0, "seed_block": "confirm", "world": "simulated", "cost": 1.0}
+        rows = [
+            {"trace_id": key, "task": key, "event_id": key, "operator": cell[key][0], "event_kind": cell[key][1],
+             "q_counterfactual": delta, "evidence": "interventional", **same}
+            for key in chosen for delta in fresh[key]
+        ]  # fmt: skip
+        found = effects(pd.DataFrame(rows))
+        agrees = np.array([row.delta_q * sum(screened[row.trace_id]) > 0 for row in found.itertuples()])
+        return int(((found["q"] <= 0.05) & agrees).sum())
+
+
+def by_race(pool: Pool, drawn: dict[str, Floats], n_pairs: int, seed: int) -> tuple[Screened, list[str]]:
+    """Spend a budget as `study` does: what seems to matter is confirmed at once."""
+    screened: Screened = {arm.key: [] for arm in pool.arms}
+    chosen: list[str] = []
+    while sum(map(len, screened.values())) + N_CONFIRMED * len(chosen) < n_pairs:
+        chosen += [key for key, d in screened.items() if key not in chosen and is_suggested(d, N_SCREENED)]
+        for pick in picks(pool.arms, screened, most=N_SCREENED, seed=seed):
+            screened[pick.arm.key].append(float(drawn[pick.arm.key][pick.n]))
+    return screened, chosen
+
+
+def by_halves(pool: Pool, drawn: dict[str, Floats], n_pairs: int, rule: str, seed: int) -> tuple[Screened, list[str]]:
+    """Spend half of a budget by a rule, and confirm with the other half what comes out first."""
+    screened: Screened = {arm.key: [] for arm in pool.arms}
+
+    def replay(arm: Arm, n: int) -> tuple[float, float]:
+        screened[arm.key].append(float(drawn[arm.key][n % len(drawn[arm.key])]))
+        return screened[arm.key][-1], 1.0
+
+    if rule == "even pulls":
+        order = stream(seed, "bench", "order").permutation(len(pool.arms))
+        for n in range(n_pairs // 2):
+            replay(pool.arms[order[n % len(order)]], n // len(order))
+        ranking = sorted(screened, key=lambda key: -abs(sum(screened[key])) / (len(screened[key]) + 1))
+    elif rule == "successive halving":
+        ranking = list(successive_halving(pool.arms, replay, n_pulls=n_pairs // 2).ranking)
+    else:
+        ranking = list(top_two(pool.arms, replay, n_pulls=n_pairs // 2, seed=seed).ranking)
+    return screened, [key for key in ranking if sum(screened[key])][: n_pairs // 2 // N_CONFIRMED]
+
+
+def raced(pool: Pool, n_races: int) -> list[Row]:
+    """Pairs for each effect that is confirmed, with as many pairs in all as there are decisions; none where none matters."""
+    n_matter = sum([abs(float(np.mean(pool.deltas[arm.key]))) >= DELTA for arm in pool.arms])
+    if not n_matter:
+        return []
+    n_pairs, rules = len(pool.arms), ("even pulls", "successive halving", "top-two sampling")
+    n_found = dict.fromkeys(("race", *rules), 0)
     for race in range(n_races):
-        order = np.argsort(stream(race, "bench", "order").random(n_pool), kind="stable")
-        drawn = {key: values[order] for key, values in pool.items()}
-
-        def replay(arm: Arm, n: int, drawn: dict[str, Floats] = drawn) -> tuple[float, float]:
-            return float(drawn[arm.key][n % n_pool]), 1.0
-
-        pulled = [pull.arm for pull in top_two(arms, replay, n_pulls=n_pulls, floor=2, seed=race).pulls]
-        for side, keys in zip(spent, (pulled, even[:n_pulls]), strict=True):
-            side.append(_until_found(keys, drawn))
-    ours, theirs = (float(np.median(side)) for side in spent)
-    what = f"pairs until a decision is found to matter, median of {n_races} races of {len(arms)}, of which {len(matter)} matter"
-    return row(what, ours, peer="even pulls", theirs=theirs, unit="pairs", goal="fewer", met=ours < theirs)
-
-
-def _until_found(keys: Sequence[str], drawn: dict[str, Floats]) -> int:
-    """Return after how many pulls one arm's evidence is enough; all of them where none is."""
-    places: dict[str, list[int]] = {}
-    for n, key in enumerate(keys, 1):
-        places.setdefault(key, []).append(n)
-    found = [len(keys)]
-    for key, at in places.items():
-        is_found = arriving(np.resize(drawn[key], len(at)))["is_found"].to_numpy()
-        found += [at[n] for n in np.flatnonzero(is_found)[:1]]
-    return min(found)
-
-
-def _pool(replayer: Replayer, one: Intervention, n: int) -> Floats:
-    pairs = [replayer.pair(one, seed=2, block="bench", number=k) for k in range(n)]
-    return np.array([pair.q_counterfactual["passed"] - pair.q["passed"] for pair in pairs])
+        drawn = pool.drawn(race, "screen", N_SCREENED + n_pairs // 2)
+        ways = {"race": by_race(pool, drawn, n_pairs, race)}
+        ways |= {rule: by_halves(pool, drawn, n_pairs, rule, race) for rule in rules}
+        for name, (screened, chosen) in ways.items():
+            n_found[name] += pool.n_confirmed(race, screened, chosen)
+    each = {name: n_races * n_pairs / n if n else math.inf for name, n in n_found.items()}
+    what = (
+        f"pairs for each effect confirmed, {n_pairs} pairs for {n_pairs} decisions, {n_matter} of which matter, {n_races} races"
+    )
+    return [
+        row(what, each["race"], peer=rule, theirs=each[rule], unit="pairs", goal="fewer", met=each["race"] < each[rule])
+        for rule in rules
+    ]
 
 
 def credited(traces: Sequence[Trace], pairs: Sequence[Pair]) -> Row:
@@ -161,8 +216,8 @@ def main() -> None:
         judge = Judge(sandbox)
         traces = runs(n_tasks, judge)
         took, speed, done = whole_study(traces, n_pairs, given.workers)
-        arms = (6, 30, 10) if given.quick else (16, 100, 40)
-        rows = [took, speed, keyed(judge, n), adaptive(judge, *arms), credited(traces, done.pairs)]
+        races = raced(Pool(traces, done.pairs), 2 if given.quick else 10)
+        rows = [took, speed, keyed(judge, n), *races, credited(traces, done.pairs)]
     show(rows, as_json=given.json)
 
 

@@ -25,11 +25,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from corpus import write_corpus
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from simulation import SimulationPolicy, simulate
 
 from analysis.cli.serve import running
 from analysis.model import Agent, Claim, Relation, Trace, encode
 from analysis.pipeline import analyse, import_paths
-from analysis.simulation import SimulationPolicy, simulate
 from analysis.workspace import Snapshot, Workspace, trace_tables
 
 N_TRACES = 100_000

@@ -90,7 +90,7 @@ def part(name: str, *arguments: Path) -> dict[str, Any]:
 
 
 def run_corpus(target: Path, n_traces: int) -> dict[str, Any]:
-    """Write a corpus through the generator of the samples; return what it says of it."""
+    """Write a corpus of simulated traces; return what it says of it."""
     command = [
         sys.executable,
         str(ROOT / "benchmarks/corpus.py"),

@@ -26,6 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from rows import Row, command_line, row, seconds, show
+from simulation import SimulationPolicy, simulate
 
 from analysis.orchestration.patterns import engines
 from analysis.orchestration.patterns.canonical import is_connected, pattern_id
@@ -34,7 +35,6 @@ from analysis.orchestration.patterns.forms import canonical_form
 from analysis.orchestration.patterns.graphs import PatternGraph, pattern_graph
 from analysis.orchestration.patterns.mining import mine
 from analysis.orchestration.patterns.search import Limits, search
-from analysis.simulation import SimulationPolicy, simulate
 
 Planted = tuple[list[int], list[tuple[int, int, int]]]  # labels, edges (from, to, kind)
 

@@ -1,7 +1,7 @@
 """The dashboard as an ASGI app: the page script behind headers that keep a page from talking to anyone else.
 
 Whatever untrusted text makes a renderer fetch, the browser refuses it. `streamlit run dashboard/asgi.py`
-serves this; `streamlit run dashboard/app.py` works too, without the headers.
+serves this; `streamlit run dashboard/app.py` works too, without the headers and without large downloads.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import dashboard.loading  # noqa: F401 - here, while the server starts, so that the first page does not wait for it
+from dashboard import downloads
 
 # unsafe-inline: the script of the graph frame, which inherits this policy; wasm-unsafe-eval: Graphviz; blob: components.
 _POLICY = {
@@ -64,4 +65,4 @@ def secure_app(script: str | Path, *, routes: Sequence[BaseRoute] = ()) -> st.Ap
 
 
 # Written out because `streamlit run` takes a file for an app only where it reads this very call.
-app = st.App(Path(__file__).with_name("app.py"), middleware=[Middleware(SecurityHeaders)])
+app = st.App(Path(__file__).with_name("app.py"), routes=[downloads.route()], middleware=[Middleware(SecurityHeaders)])

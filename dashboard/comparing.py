@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -9,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from analysis.model import Event, Trace
-from analysis.orchestration.alignment import STATUSES
+from analysis.orchestration.alignment import STATUSES, Alignment
 from dashboard import jobs, loading, safe, selection, tables
 from dashboard.figures import compare as figures
 from dashboard.loading import Version
@@ -30,6 +31,7 @@ GROUPS = {
     "median_a": "Median A", "mean_b": "Mean B", "low_b": "Low B", "high_b": "High B", "median_b": "Median B",
     "n_a": "Runs A", "n_b": "Runs B", "n_tasks_a": "Tasks A", "n_tasks_b": "Tasks B", "p": "p", "reason": "Why no difference",
 }  # fmt: skip
+Axis = Literal["order", "time"]
 MAX_Q = 0.05  # what is counted as found
 
 
@@ -43,9 +45,31 @@ def draw_run(run: Trace) -> None:
 
 def draw_pair(version: Version, a: Trace, b: Trace) -> None:
     """Draw two runs side by side: the counts, the figure, the metrics, the place that is selected, the rows."""
-    alignment, places = loading.comparison(version, a.trace_id, b.trace_id)
+    compared = loading.comparison(version, a.trace_id, b.trace_id)
     for caution in _cautions(a, b):
         st.warning(safe.markdown(caution), icon=":material/warning:")
+    draw_alignment(compared, a, b, numbers=lambda: _draw_metrics(version, a, b))
+
+
+def draw_alignment(
+    compared: tuple[Alignment, pd.DataFrame],
+    a: Trace,
+    b: Trace,
+    *,
+    numbers: Callable[[], object],
+    is_stored: bool = True,
+    axis: Axis = "order",
+) -> None:
+    """Draw what two runs differ in, event by event.
+
+    Parameters
+    ----------
+    compared : the alignment of the two runs, and the rows of it
+    numbers : draws what is told beside the figure
+    is_stored : whether the runs are in the workspace, so that their events can be linked to
+    axis : along which events are drawn at first
+    """
+    alignment, places = compared
     if places.empty:
         st.info("Neither run holds any events: there is nothing to align.", icon=":material/info:")
         return
@@ -56,13 +80,13 @@ def draw_pair(version: Version, a: Trace, b: Trace) -> None:
     meanings = "; ".join(f"{status}: {meaning}" for status, meaning in STATUSES.items())
     st.markdown(" · ".join(counts), help=safe.markdown(f"Events. {meanings}", 600))
     selected = _selected(places)
-    drawing, numbers = st.columns([4, 3], gap="medium")
+    drawing, beside = st.columns([4, 3], gap="medium")
     with drawing:
-        _draw_figure(places, list(alignment.agents), selected)
-    with numbers:
-        _draw_metrics(version, a, b)
+        _draw_figure(places, list(alignment.agents), selected, axis)
+    with beside:
+        numbers()
     if selected is not None:
-        _draw_place(a, b, places.loc[selected])
+        _draw_place(a, b, places.loc[selected], is_stored=is_stored)
     st.subheader("Differences, event by event")
     which = selection.choose("rows", "Rows", {"differing": "What differs", "all": "All events"})
     rows = places if which == "all" else places[places["status"] != "same"]
@@ -132,10 +156,11 @@ def _selected(places: pd.DataFrame) -> int | None:
     return int(text) if text.isdecimal() and int(text) in places.index else None
 
 
-def _draw_figure(places: pd.DataFrame, agents: list[tuple[str | None, str | None]], selected: int | None) -> None:
-    axis: Literal["order", "time"] = "order"
+def _draw_figure(places: pd.DataFrame, agents: list[tuple[str | None, str | None]], selected: int | None, first: Axis) -> None:
+    axis: Axis = "order"
     if places["start_s_a"].notna().any() and places["start_s_b"].notna().any():
-        axis = "time" if selection.choose("axis", "Axis", {"order": "Like under like", "time": "By time"}) == "time" else "order"
+        names = {"order": "Like under like", "time": "By time"}
+        axis = "time" if selection.choose("axis", "Axis", {first: names[first], **names}) == "time" else "order"
     figure = figures.side_by_side(places, agents, axis=axis, selected=selected)
     clicked = st.plotly_chart(figure, key=f"compare.figure.{axis}", on_select="rerun", selection_mode="points")
     points = [point["customdata"] for point in clicked["selection"]["points"] if point.get("customdata")]
@@ -160,7 +185,7 @@ def _draw_metrics(version: Version, a: Trace, b: Trace) -> None:
     tables.show(rows, key="compare-metrics", columns=METRICS, height=430)
 
 
-def _draw_place(a: Trace, b: Trace, place: pd.Series) -> None:
+def _draw_place(a: Trace, b: Trace, place: pd.Series, *, is_stored: bool) -> None:
     """The two events of a place in full, side by side."""
     differs = [name for name in place["differs"].split(", ") if name]
     what = f"{place['kind']}, {place['status']}{': ' if differs else ''}{', '.join(differs)}"
@@ -172,7 +197,10 @@ def _draw_place(a: Trace, b: Trace, place: pd.Series) -> None:
                 st.caption(f"Run {side.upper():s} has no such event.")
                 continue
             label = f"{side.upper()}: {event.agent_id or 'no agent'}, {event.event_id}"
-            selection.link("trace", label, trace=run.trace_id, event=event.event_id)
+            if is_stored:
+                selection.link("trace", label, trace=run.trace_id, event=event.event_id)
+            else:
+                st.markdown(f"**{safe.markdown(label, 120)}**")
             for name in differs:
                 if name in _SHOWN:
                     st.text(safe.line(f"{_SHOWN[name]}: {_worded(event, name)}"))

@@ -15,6 +15,7 @@ from analysis.orchestration import METRICS
 from analysis.orchestration.timing import Timing
 from dashboard import loading, safe, selection, swimlane, tables
 from dashboard.loading import Version
+from dashboard.loading import effects as studies
 
 EVENT_COLUMNS = {
     "order": "#", "kind": "Kind", "agent_id": "Agent", "content": "Content", "targets": "To", "action": "Action",
@@ -29,6 +30,7 @@ _PREVIEW = 300
 _MARKED = 12  # events of a pattern with a button each
 _PATTERN = re.compile(r"(?<!\S)pattern:(\w+)(?!\S)")
 _SUSPECTS = 3
+_CREDITS = 3  # credits of an event told in full
 
 
 def draw_header(version: Version, trace: Trace) -> None:
@@ -111,6 +113,35 @@ def draw_pattern(version: Version, trace: Trace) -> list[int]:
             selection.put(pattern=None)
             st.rerun()
     return places
+
+
+def choose_credit(version: Version, trace_id: str) -> tuple[str, str] | None:
+    """Draw the choice of what colours mean in the lanes; return study and metric where that is credit."""
+    rows = studies.credits(version, trace_id)
+    if rows.empty:
+        return None
+    with st.container(horizontal=True):
+        colors = {"kind": "Coloured by kind", "credit": "Coloured by credit"}
+        if selection.choose("color", "Colour", colors) == "kind":
+            return None
+        study = selection.choose("study", "Study", {name: f"study {name}" for name in rows["study"].unique()})
+    metrics = studies.metric_names(rows[rows["study"] == study])
+    return study, selection.choose("metric", "Metric", {name: f"credit in {name}" for name in metrics})
+
+
+def draw_credit(version: Version, trace_id: str, event_id: str) -> None:
+    """Draw what studies found that an event was worth; nothing where none measured it."""
+    rows = studies.credits(version, trace_id)
+    mine = rows[rows["event_id"] == event_id]
+    if mine.empty:
+        return
+    for study, of_study in mine.groupby("study"):
+        metrics = studies.metric_names(of_study)
+        ranked = of_study.set_index("metric", drop=False).loc[metrics[:_CREDITS]]
+        for row in ranked.itertuples(index=False):
+            st.text(safe.visible(studies.credit_words(row)))
+        given = {"study": str(study), "metric": metrics[0], "trace": trace_id, "event": event_id}
+        selection.link("counterfactuals", f"What was tried here ({study})", view="trace", **given)
 
 
 def event_rows(trace: Trace) -> pd.DataFrame:

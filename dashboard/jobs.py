@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from analysis.errors import UnknownNameError
+from analysis.processes import born, is_alive
 from dashboard import safe
 
 
@@ -34,8 +35,8 @@ class Job(NamedTuple):
     result: Any
 
 
-def start(location: str, title: str, arguments: list[str], *, job_id: str | None = None) -> str:
-    """Run a `counterpoint` command with --json on a workspace, detached; return the job's id.
+def start(location: str, title: str, arguments: list[str], *, job_id: str | None = None, on_workspace: bool = True) -> str:
+    """Run a `counterpoint` command with --json, detached; return the job's id.
 
     Parameters
     ----------
@@ -43,13 +44,14 @@ def start(location: str, title: str, arguments: list[str], *, job_id: str | None
     title : what a person calls the work
     arguments : the command and its arguments, such as ["import", "/data/traces"]
     job_id : of a folder that `new_folder` made for the job's input
+    on_workspace : whether the command is told the workspace; those that read none take no such option
     """
-    folder = _folder(location, job_id) if job_id else new_folder(location)
-    command = [sys.executable, "-m", "analysis.cli", *arguments, "-w", location, "--json"]
-    command += ["--progress-file", str(folder / "progress.json")]
+    folder = folder_of(location, job_id) if job_id else new_folder(location)
+    command = [sys.executable, "-m", "analysis.cli", *arguments, "--json", "--progress-file", str(folder / "progress.json")]
+    command += ["-w", location] if on_workspace else []
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
-    facts = {"title": title, "started": time.time(), "pid": process.pid, "pid_born": _born(process.pid)}
+    facts = {"title": title, "started": time.time(), "pid": process.pid, "pid_born": born(process.pid)}
     (folder / "job.part").write_text(json.dumps(facts), encoding="utf-8")
     (folder / "job.part").replace(folder / "job.json")
     return folder.name
@@ -83,7 +85,7 @@ def state(location: str, job_id: str) -> Job:
     UnknownNameError
         If there is no such job.
     """
-    folder = _folder(location, job_id)
+    folder = folder_of(location, job_id)
     facts = _read(folder / "job.json")
     if facts is None:
         raise UnknownNameError("job", "no job has this id", got=job_id, hint="start the import again on Add data")
@@ -99,10 +101,10 @@ def state(location: str, job_id: str) -> Job:
 
 def cancel(location: str, job_id: str) -> None:
     """Stop a job; what it did so far is not committed."""
-    facts = _read(_folder(location, job_id) / "job.json")
+    facts = _read(folder_of(location, job_id) / "job.json")
     if facts is None or not _is_running(facts["pid"], facts["pid_born"]):
         return
-    (_folder(location, job_id) / "cancelled").touch()
+    (folder_of(location, job_id) / "cancelled").touch()
     with contextlib.suppress(ProcessLookupError):
         os.killpg(facts["pid"], signal.SIGTERM)
 
@@ -113,16 +115,17 @@ def all_jobs(location: str) -> list[Job]:
     return sorted((state(location, name) for name in folders), key=lambda job: -job.started)
 
 
+def folder_of(location: str, job_id: str) -> Path:
+    """Return the folder of a job, whether or not it is there; raises UnknownNameError for what is no job's id."""
+    if not (job_id.isalnum() and job_id.isascii()):
+        raise UnknownNameError("job", "no job has this id", got=job_id)
+    return _root(location) / job_id
+
+
 def _root(location: str) -> Path:
     if "://" not in location:
         return Path(location) / "jobs"
     return Path(tempfile.gettempdir()) / f"counterpoint-jobs-{os.getuid()}" / uuid.uuid5(uuid.NAMESPACE_URL, location).hex
-
-
-def _folder(location: str, job_id: str) -> Path:
-    if not (job_id.isalnum() and job_id.isascii()):
-        raise UnknownNameError("job", "no job has this id", got=job_id)
-    return _root(location) / job_id
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -138,23 +141,10 @@ def _json(path: Path) -> Any:
         return None
 
 
-def _born(pid: int) -> str:
-    """When the process began, as the kernel counts it, so that a reused number is not taken for it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
-
-
-def _is_running(pid: int, born: str) -> bool:
-    with contextlib.suppress(ChildProcessError):
-        if os.waitpid(pid, os.WNOHANG)[0] == pid:
-            return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return _born(pid) == born
+def _is_running(pid: int, born_at: str) -> bool:
+    with contextlib.suppress(ChildProcessError):  # a child of this server, once it ended, has to be taken off the list
+        os.waitpid(pid, os.WNOHANG)
+    return is_alive(pid, born_at)
 
 
 def _last_line(path: Path) -> str:

@@ -1,7 +1,8 @@
-// Keys for the whole page: each presses a button that is there to be seen, or moves the focus. Never while typing.
+// Keys for the whole page: each presses the button of its page that is there to be seen, or moves the focus. Never while typing.
 const BUTTONS = {
-  j: "trace-next", k: "trace-previous", n: "trace-next_of_kind", p: "trace-previous_of_kind",
-  "]": "trace-next_trace", "[": "trace-previous_trace", "?": "app-keys",
+  j: ["trace-next", "review-next"], k: ["trace-previous", "review-keep"], n: ["trace-next_of_kind", "review-next"],
+  p: ["trace-previous_of_kind"], d: ["review-drop"], e: ["review-edit"],
+  "]": ["trace-next_trace"], "[": ["trace-previous_trace"], "?": ["app-keys"],
 };
 
 function isTyping(target) {
@@ -22,8 +23,8 @@ function onKey(event) {
   if (event.key === "Escape") { if (isTyping(event.target)) event.target.blur(); return; }
   if (isTyping(event.target)) return;
   if (event.key === "/") { if (focusFilter()) event.preventDefault(); return; }
-  const name = BUTTONS[event.key];
-  const button = name && document.querySelector(`.st-key-${name} button`);
+  const names = BUTTONS[event.key] || [];
+  const button = names.map((name) => document.querySelector(`.st-key-${name} button`)).find((found) => found);
   if (!button || button.disabled) return;
   event.preventDefault();
   button.click();

@@ -1,4 +1,4 @@
-"""The keys of the whole page: `/` filter, `j` and `k` through the events, `?` what there is.
+"""The keys of the whole page: `/` filter, `j` and `k` through the events, `k d e` to review, `?` what there is.
 
 A key presses a button that is there to be seen, so that nothing can be done by key alone.
 """
@@ -15,6 +15,7 @@ KEYS = {
     "/": "go to the filter; from elsewhere, to Traces",
     "j, k": "next and previous event, in Lanes and Events",
     "n, p": "next and previous event of the same kind",
+    "k, d, e": "in Review, on Curate: keep, drop, edit the trace that waits; j or n: the next one",
     "], [": "next and previous trace of the filtered list",
     "arrows, + - 0": "in the swim-lane: walk along and across lanes, zoom, fit",
     "Esc": "leave a field, close a window",

@@ -75,6 +75,15 @@ def plotly_text(text: str, limit: int = 200) -> str:
     return html.escape(line(text, limit), quote=False).replace("%", "&#37;").replace("$", "&#36;")
 
 
+def html_text(text: str) -> str:
+    """Return `text` as HTML that shows exactly this text, in an element or in a quoted attribute; line feeds stay.
+
+    >>> html_text('<b title="x">')
+    '&lt;b title=&quot;x&quot;&gt;'
+    """
+    return html.escape(visible(text))
+
+
 def text_block(text: str, *, key: str) -> None:
     """Draw a whole text of a trace; a long one in parts of 20,000 characters, with its length and a pager."""
     import streamlit as st

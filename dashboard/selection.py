@@ -32,6 +32,7 @@ PAGES: dict[str, PageInfo] = {
         ("coherence", "Coherence", "join"),
         ("modes", "Failure modes", "bubble_chart"),
         ("curriculum", "Curriculum", "stairs"),
+        ("curate", "Curate", "filter_alt"),
         ("export", "Export and train", "output"),
     )
 }
@@ -40,6 +41,7 @@ PARAMETERS = frozenset(
     | {"level", "component", "turn", "cells", "value", "mu0", "family", "mode", "source", "pattern", "metric"}
     | {"study", "operator", "kind", "change", "pair", "color", "gain", "cost"}
     | {"model", "stage", "eps", "h", "m0", "m1"}
+    | {"policy", "toml", "gate", "outcome", "reason"}
     | {"dataset", "target", "secrets", "row", "raw", "export", "run", "out"}
 )
 _MAX_BESIDE = 30  # letters of an option that fits beside others

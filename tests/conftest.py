@@ -27,7 +27,7 @@ settings.load_profile(os.environ.get("COUNTERPOINT_EXAMPLES", "same"))
 #: Files of tests that start processes, which on a busy machine may be late.
 PATIENT = (
     "test_kill.py", "test_jobs.py", "test_sandbox.py", "test_live.py", "test_arrivals.py", "test_runtime.py", "test_study.py",
-    "test_run.py", "test_effects.py",
+    "test_run.py", "test_effects.py", "test_samples.py",
 )  # fmt: skip
 
 

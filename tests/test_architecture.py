@@ -16,8 +16,8 @@ FILES = sorted([*ROOT.glob("analysis/**/*.py"), *ROOT.glob("dashboard/**/*.py")]
 RANKS = [
     {"errors"},
     {"model"},
-    {"estimation", "sequential", "streams", "redaction"},
-    {"readers", "workspace", "simulation", "orchestration", "coherence"},
+    {"estimation", "sequential", "streams", "redaction", "processes"},
+    {"readers", "workspace", "orchestration", "coherence"},
     {"counterfactual"},
     {"curation"},
     {"evaluation"},
@@ -30,13 +30,15 @@ DASHBOARD_RANKS = [
     {"safe"},
     {"figures"},  # how an event kind looks stands in its `__init__`
     {"network", "swimlane"},
-    {"loading", "selection", "jobs"},
-    {"tables", "notes", "keys", "reports"},
-    {"arrivals", "details", "comparing", "coherence", "patterns", "modes", "effects", "curation", "curriculum", "training"},
+    {"loading", "selection", "jobs", "downloads"},
+    {"tables", "notes", "keys", "reports", "drafts"},
+    {"comparing"},
+    {"arrivals", "details", "coherence", "patterns", "modes", "effects", "studying", "curation", "policies", "reviewing", "curriculum",
+     "previewing", "bundles", "training"},
     {"app_pages"},
     {"app"},
     {"asgi", "check"},
-]
+]  # fmt: skip
 FORBIDDEN_NAMES = {"utils", "common", "helpers", "base", "core", "manager", "types"}
 #: Streamlit's calls that read Markdown; text of a trace reaches them through `safe` only.
 MARKDOWN_CALLS = {

@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 
 from analysis.errors import CounterpointError, UnknownNameError
 from analysis.model import Event, Trace, decode, encode
-from analysis.simulation import SAMPLE_SEED, TEAMS, SimulationPolicy, simulate, write_samples
-from analysis.simulation.__main__ import main
+from benchmarks.simulation import TEAMS, SimulationPolicy, simulate
 
 ROOT = Path(__file__).resolve().parents[1]
-SAMPLES = ROOT / "data" / "samples"
 EVERY_TEAM = {"n_good": 3, "n_bad": 11}
 GOOD = [name for name, team in TEAMS.items() if team.is_good]
 BAD = [name for name, team in TEAMS.items() if not team.is_good]
@@ -190,19 +188,6 @@ def test_some_components_state_no_probabilities(many: list[Trace]) -> None:
     assert 0.2 < sum(silent) / len(silent) < 0.3
 
 
-def test_a_baseline_names_a_run_of_the_same_task_and_trial(many: list[Trace]) -> None:
-    one_seed = [trace for trace in many if trace.extra["seed"] == 0]
-    groups = {trace.trace_id: trace.groups for trace in one_seed}
-    for trace in one_seed:
-        if trace.groups.condition != "single":
-            assert trace.baseline_of is None
-            continue
-        assert trace.baseline_of is not None
-        other = groups[trace.baseline_of]
-        assert (other.task, other.trial) == (trace.groups.task, trace.groups.trial)
-        assert other.condition in GOOD
-
-
 def test_errors_are_followed_by_another_call_to_the_same_tool(many: list[Trace]) -> None:
     n_errors = 0
     for trace in (t for t in many if t.groups.condition != "retry-storm"):
@@ -211,6 +196,13 @@ def test_errors_are_followed_by_another_call_to_the_same_tool(many: list[Trace])
             assert [(e.action, e.name, e.agent_id) for e in after] == [("tool_call", event.name, event.agent_id)]
             n_errors += 1
     assert n_errors > 100
+
+
+def test_texts_are_plain_and_chinese_in_one_domain_of_three(many: list[Trace]) -> None:
+    for trace in many:
+        texts = [trace.task.text or "", *[event.content or "" for event in trace.events]]
+        assert all(text.isprintable() and not re.search(r"[<>]\w|\{|\}", text) for text in texts)
+        assert any(re.search(r"[\u4e00-\u9fff]", text) for text in texts) == (trace.task.domain == "support")
 
 
 # The planted truth
@@ -397,8 +389,6 @@ def test_every_domain_meets_every_well_led_team() -> None:
     [
         ({"n_tasks": 0}, CounterpointError, r"simulation policy, n_tasks: out of range \(got 0, expected 1 to 10000000\)"),
         ({"n_trials": -1}, CounterpointError, r"simulation policy, n_trials: out of range \(got -1, expected 1 to 1000\)"),
-        ({"p_part": 1.5}, CounterpointError, r"simulation policy, p_part: out of range \(got 1\.5, expected 0 to 1\)"),
-        ({"p_stated": float("nan")}, CounterpointError, r"p_stated: out of range \(got nan, expected 0 to 1\)"),
         ({"teams": ("paralel",)}, UnknownNameError, r"teams: no such team \(got paralel, expected single, parallel, "),
         ({"teams": ("single", "single")}, CounterpointError, r"teams: a team is named twice \(got single, single\)"),
     ],
@@ -406,60 +396,6 @@ def test_every_domain_meets_every_well_led_team() -> None:
 def test_a_wrong_policy_is_refused(wrong: dict[str, object], error: type[CounterpointError], text: str) -> None:
     with pytest.raises(error, match=text):
         SimulationPolicy(**wrong)  # type: ignore[arg-type]
-
-
-def test_the_module_says_how_to_call_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert capsys.readouterr().err == "usage: python -m analysis.simulation FOLDER\n"
-
-
-# The samples
-
-
-def _samples() -> Iterator[tuple[Path, Trace]]:
-    for path in sorted(SAMPLES.glob("*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            yield path, decode(line)
-
-
-def test_the_samples_are_what_the_generator_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path / "new")]) == 0
-    assert "research.jsonl: 36 traces" in capsys.readouterr().out
-    written = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
-    assert written == {path.name: path.read_bytes() for path in SAMPLES.iterdir()}
-    assert write_samples(tmp_path / "new") == {name: data.count(b"\n") for name, data in written.items()}
-
-
-def test_the_samples_are_small() -> None:
-    assert sum(path.stat().st_size for path in SAMPLES.iterdir()) < 1_000_000
-
-
-def test_every_team_is_in_the_samples() -> None:
-    assert {trace.groups.condition for _, trace in _samples()} == set(TEAMS)
-
-
-def test_the_texts_of_the_samples_are_plain_and_chinese_where_they_should_be() -> None:
-    for path, trace in _samples():
-        texts = [trace.task.text or "", *[event.content or "" for event in trace.events]]
-        assert all(text.isprintable() and not re.search(r"[<>]\w|\{|\}", text) for text in texts)
-        assert any(re.search(r"[\u4e00-\u9fff]", text) for text in texts) == (path.stem == "support")
-
-
-def test_the_data_card_counts_what_is_in_the_files() -> None:
-    card = (ROOT / "data" / "README.md").read_text(encoding="utf-8")
-    rows = {cells[0]: cells[1:] for cells in map(_cells, card.splitlines()) if cells}
-    samples = list(_samples())
-    for path in sorted(SAMPLES.iterdir()):
-        mine = [trace for p, trace in samples if p == path]
-        n_events, n_claims = sum(len(t.events) for t in mine), sum(len(t.claims) for t in mine)
-        assert rows[path.name] == _numbers(len(mine), _n_passed(mine), n_events, n_claims, path.stat().st_size)
-    for team in TEAMS:
-        mine = _of((trace for _, trace in samples), team)
-        assert rows[team][-2:] == _numbers(len(mine), _n_passed(mine))
-        assert rows[team][0] == TEAMS[team].about
-    assert f"seed {SAMPLE_SEED};" in card
-    assert f"{len(samples)} simulated runs" in card
-    assert f"{sum(not trace.claims for _, trace in samples)} runs state no probabilities" in card
 
 
 # The corpus
@@ -521,10 +457,6 @@ def _tied(trace: Trace) -> list[str]:
     return [name for r in trace.relations if r.relation_id == "whole" for name in re.findall(r"\w+", r.formula)[1:]]
 
 
-def _n_passed(traces: Iterable[Trace]) -> int:
-    return sum(bool(trace.outcome.passed) for trace in traces)
-
-
 def _pass_rate(traces: Iterable[Trace]) -> float:
     return _mean(bool(trace.outcome.passed) for trace in traces)
 
@@ -532,11 +464,3 @@ def _pass_rate(traces: Iterable[Trace]) -> float:
 def _mean(values: Iterable[float]) -> float:
     listed = list(values)
     return sum(listed) / len(listed)
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip().strip("`") for cell in line.strip("|").split("|")] if line.startswith("|") else []
-
-
-def _numbers(*counts: int) -> list[str]:
-    return [f"{count:,}" for count in counts]

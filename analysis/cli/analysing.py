@@ -22,7 +22,8 @@ def register(app: typer.Typer) -> None:
 
 def analyze(
     only: Annotated[
-        str | None, typer.Option(help="Of quality,claims,residuals,suspects,patterns,modes: those, with commas between.")
+        str | None,
+        typer.Option(help="Of quality,claims,residuals,suspects,patterns,modes,curriculum: those, with commas between."),
     ] = None,
     couplings: Annotated[
         list[Path] | None, typer.Option(help="Coupling file (TOML); may be given again. Replaces those of the last time.")
@@ -34,7 +35,7 @@ def analyze(
     progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     json: JsonOption = False,
 ) -> None:
-    """Work out metrics, findings, claims, residuals, patterns and failure modes; what is up to date stays."""
+    """Work out metrics, findings, claims, residuals, patterns, failure modes and difficulty; what is up to date stays."""
     chosen = _couplings(couplings, default_couplings)
     names = None if only is None else [name.strip() for name in only.split(",")]
     reports = run_analysis(workspace or DEFAULT_WORKSPACE, only=names, couplings=chosen, progress_file=progress_file)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import json as json_
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, progress_bar, say
+from analysis.cli.output import (
+    DEFAULT_WORKSPACE,
+    JsonOption,
+    WorkspaceOption,
+    named_values,
+    print_json,
+    print_table,
+    progress_bar,
+    say,
+)
 from analysis.cli.run import budget_of
 
 if TYPE_CHECKING:
@@ -24,6 +32,11 @@ _SHOWN = ("metric", "n", "delta_q", "low", "high", "credit", "how")
 _N_SHOWN = 20
 _EXACT = "exact, of what is recorded; nothing was executed (evidence: simulated)"
 _COUPLED = "executed again, both runs from the same prefix with the same draws after it (evidence: interventional)"
+_BUDGET_HELP = (
+    "Begin no new pair after so many tokens (50000), or seconds (90s); a race then decides which decisions are worth them. "
+    "Models never go beyond the tokens, or beyond so many calls (200calls), counted over all that went into --out."
+)
+_REPLAYS = Path("counterpoint-replay.ledger")  # what models answered to `replay`, and what that cost
 
 
 def register(app: typer.Typer) -> None:
@@ -52,7 +65,7 @@ def replay(
     from analysis.workspace import Snapshot, Workspace
 
     trace = Snapshot(Workspace(workspace or DEFAULT_WORKSPACE)).trace(trace_id)
-    one = Intervention(operator, event, _parameters(parameter or ()))
+    one = Intervention(operator, event, named_values(parameter or (), "--parameter"))
     try:
         plan = replayable(trace)
     except ReplayError:
@@ -81,7 +94,7 @@ def effects_(
     confirm: Annotated[int, typer.Option(min=0, max=10_000, help="Pairs of each decision that is confirmed.")] = 16,
     chosen: Annotated[int, typer.Option(min=0, max=100_000, help="How many decisions are confirmed, on fresh seeds.")] = 20,
     decisions: Annotated[int, typer.Option(min=1, max=10_000, help="Decisions of each trace.")] = 5,
-    budget: Annotated[str | None, typer.Option(help="Begin no new pair after so many tokens (50000), or seconds (90s).")] = None,
+    budget: Annotated[str | None, typer.Option(help=_BUDGET_HELP)] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same replays.")] = 0,
     workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 2,
     name: Annotated[str, typer.Option(help="Of the study; one of the same name is replaced.")] = "effects",
@@ -93,51 +106,44 @@ def effects_(
     progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     json: JsonOption = False,
 ) -> None:
-    """Change decisions of many runs, screen and confirm what they do, and store it. Goes on where it stopped."""
+    """Change decisions of many runs, screen and confirm what they do, and store it. Goes on where it stopped.
+
+    Without a budget all decisions are replayed equally often. Models of live runs are asked again from the decision on; what
+    they answer is kept beside --out.
+    """
     from analysis.counterfactual.interventions import OPERATORS
-    from analysis.counterfactual.study import Design, study
+    from analysis.counterfactual.study import Allocation, Design, study
     from analysis.pipeline.effects import cell_rows, effect_rows, run_row, store_effects
     from analysis.workspace import Workspace
 
     store = Workspace(workspace or DEFAULT_WORKSPACE)
-    design = Design(operators=tuple(operators or OPERATORS), k=decisions, n_pairs=pairs, n_confirm=confirm, n_chosen=chosen,
-                    seed=seed, budget=budget_of(budget))  # fmt: skip
     traces = _traces(store, filter)
+    limit = budget_of(budget, calls=any(trace.world == "live" for trace in traces))
+    by: Allocation = "racing" if limit else "uniform"
+    design = Design(operators=tuple(operators or OPERATORS), k=decisions, n_pairs=pairs, n_confirm=confirm, n_chosen=chosen,
+                    seed=seed, budget=limit, allocation=by)  # fmt: skip
     with progress_bar(progress_file) as progress:
         done = study(traces, out, design=design, workers=workers, unsafe=unsafe_exec, progress=progress)
-        done, frame, notes = _with_recorded(done, traces, design.operators, k=decisions, seed=seed)
+        done, frame = _with_recorded(done, traces, design.operators, k=decisions, seed=seed)
     if frame.empty:
         say("no decision of these traces can be replayed" if traces else "no trace fits the filter")
         raise typer.Exit(1)
-    rows = effect_rows(frame, seed=seed)
-    store_effects(store, name, rows, run_row(done, frame, seed=seed, notes=notes))
-    cells = [cell for cell in cell_rows(frame, seed=seed) if cell["metric"] in ("passed", "makespan_s", "tokens")]
+    rows = effect_rows(frame, seed=seed, allocation=by)
+    store_effects(store, name, rows, run_row(done, frame, seed=seed, allocation=by))
+    cells = [cell for cell in cell_rows(frame, seed=seed, allocation=by) if cell["metric"] in ("passed", "makespan_s", "tokens")]
     counts = {"made": done.n_made, "there": done.n_there, "left": done.n_left, "tokens": done.n_tokens, "effects": len(rows)}
     controls = [{"name": c.name, "ok": c.ok, "n": c.n, "note": c.note} for c in done.controls]
     if json:
         print_json({**counts, "study": name, "is_sound": done.is_sound, "controls": controls, "cells": cells,
-                    "confirmed": _confirmed(rows), "refused": done.refused, "notes": notes})  # fmt: skip
+                    "confirmed": _confirmed(rows), "refused": done.refused, "notes": done.notes})  # fmt: skip
         return
     _show(cells, _confirmed(rows), controls)
     said = [f"{n:,} {word}" for word, n in {**counts, "refused": len(done.refused)}.items()]
     say(", ".join(said) + f"; pairs in {out}")
-    for note in notes:
+    for note in done.notes:
         say(note)
     if not done.is_sound:
         say("the batch fails its controls: do not believe it")
-
-
-def _parameters(given: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise typer.BadParameter(f"{text!r} is not of the form name=value", param_hint="--parameter")
-        try:
-            found[name] = json_.loads(value)
-        except ValueError:
-            found[name] = value
-    return found
 
 
 def _as_recorded(trace: Trace, one: Intervention) -> dict[str, Any]:
@@ -156,14 +162,17 @@ def _as_recorded(trace: Trace, one: Intervention) -> dict[str, Any]:
 
 
 def _executed(trace: Trace, one: Intervention, *, n_pairs: int, seed: int, unsafe: bool) -> dict[str, Any]:
+    from analysis.counterfactual.agents.ledger import Ledger
     from analysis.counterfactual.effects import effects
     from analysis.counterfactual.interventions import OPERATORS
     from analysis.counterfactual.judging import Judge
+    from analysis.counterfactual.making import agents_for
     from analysis.counterfactual.pairing import METRICS, Replayer, pair_frame, pair_seed
     from analysis.counterfactual.sandbox import open_sandbox
 
     with open_sandbox(unsafe=unsafe) as sandbox:
-        replayer = Replayer(trace, Judge(sandbox))
+        agents = agents_for(trace, Ledger(_REPLAYS)) if trace.world == "live" else None
+        replayer = Replayer(trace, Judge(sandbox), agents=agents)
         made = [replayer.pair(one, seed=seed, block="replay", number=n) for n in range(n_pairs)]
         changed = replayer.arms(one, pair_seed(seed, "replay", 0, trace)).changed
     table = effects(pair_frame(made), seed=seed).set_index("metric")
@@ -192,7 +201,7 @@ def _traces(store: Any, filter: str) -> list[Trace]:
 
 def _with_recorded(
     done: Study, traces: Sequence[Trace], operators: Sequence[str], *, k: int, seed: int
-) -> tuple[Study, pd.DataFrame, list[str]]:
+) -> tuple[Study, pd.DataFrame]:
     """Add what the schedules and candidates of the traces say that could not be executed again."""
     import pandas as pd
 
@@ -207,13 +216,11 @@ def _with_recorded(
         rows += found.rows
         del refused[trace.trace_id]
         refused |= {text.partition(":")[0]: text for text in found.refused}
-    notes = (
-        [f"{len(left):,} of {len(traces):,} traces cannot be executed again; their schedules and candidates were"] if left else []
-    )
+    said = f"{len(left):,} of {len(traces):,} traces cannot be executed again; their schedules and candidates were"
     if rows:
         more = pd.DataFrame(rows).assign(number=0)[list(frame.columns)]
         frame = more if frame.empty else pd.concat([frame, more], ignore_index=True)
-    return done._replace(refused=refused), frame, notes
+    return done._replace(refused=refused, notes=(*done.notes, *([said] if left else []))), frame
 
 
 def _confirmed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -35,6 +35,8 @@ def import_(
     claims: ClaimsOption = None,
     workspace: WorkspaceOption = None,
     max_record_mb: LimitOption = 64,
+    redact: Annotated[bool, typer.Option("--redact", help="Take keys, passwords, e-mail and home paths out.")] = False,
+    redact_pattern: Annotated[list[str] | None, typer.Option(help="With --redact: what else, a regular expression.")] = None,
     analyze: Annotated[bool, typer.Option("--analyze", help="Analyse what came in right after.")] = False,
     progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     json: JsonOption = False,
@@ -43,7 +45,12 @@ def import_(
     if not paths and not claims:
         raise typer.BadParameter("give files or folders with traces, or --claims FILE")
     place = workspace or DEFAULT_WORKSPACE
-    report = run_import(paths or [], place, claims=claims or [], max_record_mb=max_record_mb, progress_file=progress_file)
+    if redact_pattern and not redact:
+        raise typer.BadParameter("give --redact too", param_hint="--redact-pattern")
+    report = run_import(
+        paths or [], place, claims=claims or [], max_record_mb=max_record_mb, redact=redact_pattern or () if redact else None,
+        progress_file=progress_file,
+    )  # fmt: skip
     stages = run_analysis(place, progress_file=progress_file) if analyze else []
     if json:
         print_json(report.plain() | ({"stages": plain(stages)} if analyze else {}))
@@ -61,15 +68,22 @@ def run_import(
     *,
     claims: Sequence[Path] = (),
     max_record_mb: float = 64,
+    redact: Sequence[str] | None = None,
     progress_file: Path | None = None,
 ) -> ImportReport:
-    """Import traces with a progress bar, then the claims about them; return the load report of both."""
+    """Import traces with a progress bar, then the claims about them; return the load report of both.
+
+    `redact` are patterns of what is taken out besides the known kinds of secret; None takes nothing out.
+    """
     from analysis.pipeline import import_claims, import_paths
+    from analysis.redaction import Redactor
     from analysis.workspace import Workspace
 
+    redactor = None if redact is None else Redactor(redact)
     store = Workspace(workspace, create=True)
+    limit = int(max_record_mb * MEBIBYTE)
     with progress_bar(progress_file) as progress:
-        report = import_paths(store, paths, max_record_bytes=int(max_record_mb * MEBIBYTE), progress=progress)
+        report = import_paths(store, paths, max_record_bytes=limit, redactor=redactor, progress=progress)
     for file in claims:
         report = report.joined(import_claims(store, file))
     return report
@@ -92,6 +106,8 @@ def print_report(report: ImportReport, workspace: str) -> None:
     print_table(["traces", "n"], list(counts.items()))
     if counted["by_format"]:
         say("new by format: " + ", ".join(f"{n} {name}" for name, n in counted["by_format"].items()))
+    if report.redacted:
+        say("taken out: " + ", ".join(f"{n:,} {kind}" for kind, n in report.redacted.items()))
     for file in report.files:
         if file.format == "claims":
             say(f"{file.file}: claims read: {file.records:,}, traces they are about: {file.traces:,}")

@@ -62,6 +62,20 @@ def say(text: str) -> None:
     typer.echo("\n".join(printable(line, 2000) for line in text.split("\n")), err=True)
 
 
+def named_values(given: Sequence[str], option: str) -> dict[str, Any]:
+    """Return what an option states as name=value, each value read as JSON where it is JSON, else as text."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise typer.BadParameter(f"{text!r} is not of the form name=value", param_hint=option)
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
 @contextmanager
 def progress_bar(file: Path | None) -> Iterator[Callable[[float, str], None]]:
     """Give a function that shows progress: a bar on a terminal, and a JSON file that is replaced whole, for jobs."""

@@ -1,7 +1,7 @@
 """Clocks: which of the steps that are ready runs next, and when it began and ended.
 
 The virtual clock runs one step after the other in the order in which they begin, in whole milliseconds; the real one runs
-them side by side. Both let each agent do one thing at a time, first what was ready first.
+them side by side. Both count seconds since the run began, and let each agent do one thing at a time, what was ready first.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-_N_THREADS = 32
+_N_THREADS = 128
 
 
 class Lap(NamedTuple):
-    """From when to when, in seconds."""
+    """From when to when, in seconds since the run began."""
 
     start_s: float
     end_s: float
@@ -24,8 +24,11 @@ class Lap(NamedTuple):
 class Watch(Protocol):
     """Times the pieces of one step, one after the other."""
 
-    def lap(self, stated_s: float) -> Lap:
-        """Return the time from the last lap's end to now; on a virtual clock it lasts as long as stated."""
+    def lap(self, stated_s: float, *, is_answer: bool = False) -> Lap:
+        """Return the time from the last lap's end to now; on a virtual clock it lasts as long as stated.
+
+        On a real one an answer lasts at least as long: kept ones, of a run that is taken up again, last as long as they did.
+        """
         ...
 
 
@@ -39,10 +42,9 @@ class Offer(NamedTuple):
 
 
 class Clock(Protocol):
-    """Decides which offer runs next. `basis` is what its times count from, as in `Trace.clock`; `zero_s` when a run begins."""
+    """Decides which offer runs next. `began_s` is when the run began, in seconds since 1970; None where time is not real."""
 
-    basis: Literal["relative", "unix"]
-    zero_s: float
+    began_s: float | None
 
     def offer(self, offer: Offer) -> None:
         """Take a step that is ready."""
@@ -61,17 +63,17 @@ class _VirtualWatch:
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
 
-    def lap(self, stated_s: float) -> Lap:
+    def lap(self, stated_s: float, *, is_answer: bool = False) -> Lap:
+        """Add what is stated."""
         start_ms = self.now_ms
         self.now_ms += max(0, round(stated_s * 1000))
         return Lap(start_ms / 1000, self.now_ms / 1000)
 
 
 class VirtualClock:
-    """Whole milliseconds since the run began; the same steps give the same times on every machine."""
+    """Whole milliseconds; the same steps give the same times on every machine."""
 
-    basis: Literal["relative", "unix"] = "relative"
-    zero_s = 0.0
+    began_s: float | None = None
 
     def __init__(self) -> None:
         self._offers: list[Offer] = []
@@ -104,24 +106,29 @@ class VirtualClock:
 
 
 class _RealWatch:
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now, self._last_s = now, now()
+    def __init__(self, now: Callable[[], float], begin_s: float) -> None:
+        self._now, self.last_s = now, begin_s
 
-    def lap(self, stated_s: float) -> Lap:
-        start_s, self._last_s = self._last_s, self._now()
-        return Lap(start_s, self._last_s)
+    def lap(self, stated_s: float, *, is_answer: bool = False) -> Lap:
+        """Look at the clock."""
+        start_s = self.last_s
+        if is_answer:
+            time.sleep(max(0.0, start_s + stated_s - self._now()))
+        self.last_s = self._now()
+        return Lap(start_s, self.last_s)
 
 
 class RealClock:
-    """Seconds since 1970; steps of different agents run side by side in threads."""
+    """Microseconds as they pass; steps of different agents run side by side in threads."""
 
-    basis: Literal["relative", "unix"] = "unix"
+    began_s: float | None
 
     def __init__(self, *, n_threads: int = _N_THREADS) -> None:
-        self.zero_s, self._zero = time.time(), time.perf_counter()
+        self.began_s, self._zero = round(time.time(), 3), time.perf_counter()
         self._pool = ThreadPoolExecutor(n_threads)
         self._offers: list[Offer] = []
-        self._running: dict[Future[Any], Offer] = {}
+        self._running: dict[Future[tuple[float, Any]], Offer] = {}
+        self._free_s: dict[str, float] = {}
 
     def offer(self, offer: Offer) -> None:
         """Take a step that is ready."""
@@ -135,7 +142,9 @@ class RealClock:
             return None
         done, _ = wait(self._running, return_when=FIRST_COMPLETED)
         future = min(done, key=lambda one: self._running[one].place)
-        return self._running.pop(future).place, future.result()
+        offer = self._running.pop(future)
+        self._free_s[offer.agent_id], result = future.result()
+        return offer.place, result
 
     def close(self) -> None:
         """Wait for what still runs and end the threads."""
@@ -147,11 +156,15 @@ class RealClock:
             if offer.agent_id not in busy:
                 busy.add(offer.agent_id)
                 self._offers.remove(offer)
-                self._running[self._pool.submit(self._run, offer)] = offer
+                begin_s = max(offer.ready_s, self._free_s.get(offer.agent_id, 0.0))
+                self._running[self._pool.submit(self._run, offer, begin_s)] = offer
 
-    def _run(self, offer: Offer) -> Any:
-        time.sleep(max(0.0, offer.ready_s - self._now()))
-        return offer.perform(_RealWatch(self._now))
+    def _run(self, offer: Offer, begin_s: float) -> tuple[float, Any]:
+        """Do a step, whose time began when it could begin."""
+        time.sleep(max(0.0, begin_s - self._now()))
+        watch = _RealWatch(self._now, begin_s)
+        result = offer.perform(watch)
+        return watch.last_s, result
 
     def _now(self) -> float:
-        return self.zero_s + time.perf_counter() - self._zero
+        return round(time.perf_counter() - self._zero, 6)

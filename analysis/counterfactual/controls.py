@@ -66,7 +66,9 @@ def control_pair(replayer: Replayer, judge: Judge, name: str, *, seed: int, numb
     control, other = runs
     changed = Changed((), ()) if encode(control) == encode(other) else Changed(("unused",), ())
     arms = Arms(control=control, counterfactual=other, changed=changed)
-    return pair_of(trace, Intervention(name, first), arms, block="control", number=number, fresh=fresh)
+    pair = pair_of(trace, Intervention(name, first), arms, block="control", number=number, fresh=fresh)
+    is_free = name in PLANTED and trace.world == "live"  # simulated agents, where models are paid
+    return replace(pair, cost_tokens=0) if is_free else pair
 
 
 def _planted(replayer: Replayer, judge: Judge, trial: Trial) -> list[Trace]:

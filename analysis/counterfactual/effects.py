@@ -69,7 +69,8 @@ def effects(pairs: pd.DataFrame, *, by: Sequence[str] = EVENT, seed: int = 0, le
     Interval, by the number of units. Up to 5 there is none. Below 17 `sign-flip`: between the k-th least and k-th largest mean
     of all subsets, 1 - 2k/2^n >= level, exact for differences that lie symmetrically (Hartigan 1969, JASA 64). From 17
     tasks on `bootstrap`: whole tasks drawn, percentiles moved outwards as far as Student's t is wider (Hesterberg 2015); from 17
-    pairs on `normal`. None where all units are alike, which says nothing of how far they might lie.
+    pairs on `normal`. Where all n units are `alike`, v, another value comes with at most e = 1 - ((1 - level)/2)^(1/n) (Clopper
+    & Pearson 1934), and is in [-1, 1] for metrics in [0, 1]: from v - (1 + v)e to v + (1 - v)e; for other metrics there is none.
 
     p: signs turned, exact below 17 units. log_e: a fixed bet of 0.3, both sides (`analysis.sequential`).
     Shrunken: delta_q V / (V + se²) with V = max(0, mean delta_q² - mean se²) over the rows of an operator and metric, for
@@ -84,12 +85,20 @@ def effects(pairs: pd.DataFrame, *, by: Sequence[str] = EVENT, seed: int = 0, le
     ]
     table = pd.DataFrame(rows, columns=[*keys, *_FOUND])
     table = table.astype({name: int if name.startswith("n") else float for name in _FOUND if name not in _TEXTS})
-    better = {name: meaning.better for name, meaning in METRICS.items()} | _BETTER
-    table["better"] = [better.get(name, "neither") for name in table["metric"]]
+    table["better"] = [better_of(name) for name in table["metric"]]
     if rows:
         table = _corrected(table, [name for name in ("operator", "event_kind") if name in by])
         table["delta_q_shrunken"] = _shrunken(table, ["operator", *_WORLDS] if "operator" in by else [*_WORLDS])
     return table
+
+
+def better_of(metric: str) -> str:
+    """Return which way of a metric is better: `higher`, `lower` or `neither`.
+
+    >>> [better_of(name) for name in ("passed", "tokens", "n_steps")]
+    ['higher', 'lower', 'neither']
+    """
+    return _BETTER.get(metric) or (METRICS[metric].better if metric in METRICS else "neither")
 
 
 def arriving(delta_q: Iterable[float], *, alpha: float = 0.05) -> pd.DataFrame:
@@ -183,9 +192,12 @@ def _effect(group: pd.DataFrame, name: str, *, seed: int, level: float) -> dict[
         unit, d = "pairs", _ordered(delta)
     centre = _mean(d)
     se = math.sqrt(math.fsum((d - centre) ** 2) / (len(d) - 1) / len(d)) if len(d) > 1 else math.nan
-    low, high, how = _interval(d, unit, stream(seed, "effects", name), level=level)
-    p = _p_signs(d)
     is_bounded = group["metric"].iloc[0] in _SHARES and float(abs(d).max()) <= 1
+    if len(d) > 1 and d.min() == d.max():
+        low, high, how = *(_alike(float(d[0]), len(d), level) if is_bounded else (math.nan, math.nan)), "alike"
+    else:
+        low, high, how = _interval(d, unit, stream(seed, "effects", name), level=level)
+    p = _p_signs(d)
     return found | {
         "unit": unit, "delta_q": centre, "credit": -centre, "low": low, "high": high, "how": how, "se": se, "p": p,
         "p_sign": 1 - p / 2, "zero_share": float((delta == 0).mean()),
@@ -204,8 +216,6 @@ def _ordered(d: Floats) -> Floats:
 
 def _interval(d: Floats, unit: str, rng: np.random.Generator, *, level: float) -> tuple[float, float, str]:
     n = len(d)
-    if n < 2 or d.min() == d.max():
-        return math.nan, math.nan, "alike" if n > 1 else ""
     if n < N_DRAWN:
         n_tail = math.floor(2**n * (1 - level) / 2 + 1e-9)
         if n_tail == 0:
@@ -219,6 +229,11 @@ def _interval(d: Floats, unit: str, rng: np.random.Generator, *, level: float) -
     if found is None or found.low is None or found.high is None:
         return math.nan, math.nan, ""
     return found.low, found.high, how
+
+
+def _alike(v: float, n: int, level: float) -> tuple[float, float]:
+    other = 1 - ((1 - level) / 2) ** (1 / n)
+    return v - (1 + v) * other, v + (1 - v) * other
 
 
 def _subset_means(d: Floats) -> Floats:

@@ -1,13 +1,14 @@
 """One pair of replays: a run with one decision changed and one without, from the same prefix and with the same draws after it.
 
-Decides what the prefix is: all steps that had begun before the changed one did; they keep the luck that they had. All others
-draw from the pair's seed, in both runs alike. What each metric came to is read here.
+Decides what the prefix is: all steps that had begun before the changed one did; they keep the luck that they had, or the
+answers, where they are models'. All others draw, or are asked, under the pair's seed, in both runs alike, so that a model
+that is told the same in both is asked once. What each metric came to is read here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,9 +19,10 @@ from analysis.counterfactual.interventions import Changed, compared, edited, pla
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.plan import Aggregate, Communicate, Delegate, Plan, Spawn, Stop
 from analysis.counterfactual.recorded import Intervention
-from analysis.counterfactual.runs import replay
-from analysis.counterfactual.teams import simulated, team_of
-from analysis.errors import ReplayError
+from analysis.counterfactual.runs import Recipe, replay
+from analysis.counterfactual.runtime import Trial, execute, with_answers
+from analysis.counterfactual.teams import Team, simulated, team_of
+from analysis.errors import ReplayError, UnansweredError
 from analysis.model import Trace
 from analysis.orchestration.metrics import metrics
 from analysis.streams import uniform
@@ -39,7 +41,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     seed_block, number : which of a study's seeds it had
     q, q_counterfactual : by metric; without those that a run does not have
     n_changed : events in which the two runs differ
-    cost_tokens, cost_s : of the events of both runs after the prefix
+    cost_tokens, cost_s : of the events of both runs after the prefix; what a model was asked once for both counts twice
     """
 
     trace_id: str
@@ -68,27 +70,53 @@ class Arms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replayable(trace: Trace) -> Plan:
-    """Return the plan by which a trace can be run again; ReplayError where it holds none, or its agents are not simulated."""
+    """Return the plan by which a trace can be run again; ReplayError where it holds none, or what its models said is not kept."""
     plan = plan_of(trace)
+    if trace.world == "live" and "answers" in trace.extra["run"]:
+        return plan
     if trace.world != "simulated":
-        hint = "only runs of simulated agents are executed again here"
+        hint = "only runs that `counterpoint run` made are executed again here"
         raise ReplayError(trace.trace_id, "its agents would have to be asked again", got=trace.world, hint=hint)
     return plan
 
 
-class Replayer:
-    """Makes pairs of one trace that is `replayable`; controls with the same prefix and seed are run once."""
+def team_in(trace: Trace) -> Team:
+    """Return the team that made a run, as its trace holds it; raises TeamError where it does not."""
+    return team_of(trace.extra["run"].get("team", {}), f"{trace.trace_id}: extra.run.team")
 
-    def __init__(self, trace: Trace, judge: Judge) -> None:
+
+class Replayer:
+    """Makes pairs of one trace that is `replayable`; controls with the same prefix and seed are run once.
+
+    `agents` by component are those of the run; of a live one they have to be given. Live runs go on a virtual clock, on which
+    an answer lasts as long as it took.
+    """
+
+    def __init__(self, trace: Trace, judge: Judge, *, agents: Mapping[str, Agent] | None = None) -> None:
         self.trace, self.plan, self._judge = trace, replayable(trace), judge
-        self._agents = simulated(team_of(trace.extra["run"]["team"], trace.trace_id))
+        if agents is None and trace.world == "live":
+            hint = "study them with `counterpoint effects`, which asks the models of the run"
+            raise ReplayError(trace.trace_id, "its models would have to be asked again", hint=hint)
+        self._agents = agents or simulated(team_in(trace))
         self._controls: dict[tuple[frozenset[str], int], Trace] = {}
 
     def run(self, plan: Plan, fresh: frozenset[str], seed: int) -> Trace:
-        """Return the run by a plan; the prefix keeps its luck, all else, with the steps `fresh`, has that of a seed."""
+        """Return the run by a plan; the prefix keeps its luck, all else, with the steps `fresh`, has that of a seed.
+
+        Raises UnansweredError where a model gives no answer, BudgetSpent and EndpointError where it cannot be asked.
+        """
         kept = frozenset([step.step_id for step in self.plan.steps]) - fresh
         agents = {name: _Lucky(agent, seed, kept) for name, agent in self._agents.items()}
-        return replay(self.trace, self._judge, plan=plan, agents=agents)
+        if self.trace.world != "live":
+            return replay(self.trace, self._judge, plan=plan, agents=agents)
+        said = self.trace.extra["run"]
+        task, trial = msgspec.convert(said["task"], Recipe).task(), Trial(said["seed"], said["trial"])
+        made = execute(with_answers(plan, self.trace, but=fresh), task, agents, trial=trial, judge=self._judge)
+        if lost := [
+            event.error for event in made.events if event.error and not event.content and not _is_of(event.event_id, kept)
+        ]:
+            raise UnansweredError(self.trace.trace_id, "a model gave no answer", got=lost[0])
+        return msgspec.structs.replace(made, world="live")
 
     def control(self, fresh: frozenset[str], seed: int) -> Trace:
         """Return the run by its own plan."""
@@ -118,10 +146,12 @@ def pair_seed(seed: int, block: str, number: int, trace: Trace) -> int:
 
 def pair_of(trace: Trace, one: Intervention, arms: Arms, *, block: str, number: int, fresh: frozenset[str]) -> Pair:
     """Return what a pair of runs came to; what its prefix cost was spent before."""
-    later = [e for run in (arms.control, arms.counterfactual) for e in run.events if _owner(e.event_id, fresh)]
+    plan = plan_of(trace)
+    kept = frozenset([step.step_id for step in plan.steps]) - fresh
+    later = [e for run in (arms.control, arms.counterfactual) for e in run.events if not _is_of(e.event_id, kept)]
     return Pair(
         trace_id=trace.trace_id, task=trace.task.task_id or trace.trace_id, event_id=one.event_id,
-        event_kind=kind_of(plan_of(trace), one.event_id),
+        event_kind=kind_of(plan, one.event_id), world=trace.world,
         operator=one.operator, parameters=one.key, seed_block=block, number=number, q=q_of(arms.control),
         q_counterfactual=q_of(arms.counterfactual), n_changed=len(arms.changed.events),
         cost_tokens=sum([(e.input_tokens or 0) + (e.output_tokens or 0) for e in later]),
@@ -164,9 +194,10 @@ def fresh_steps(trace: Trace, plan: Plan, event_id: str) -> frozenset[str]:
     return frozenset([step.step_id for step in plan.steps if first.get(step.step_id, len(trace.events)) >= at])
 
 
-def _owner(event_id: str, fresh: frozenset[str]) -> bool:
+def _is_of(event_id: str, steps: frozenset[str]) -> bool:
+    """Whether an event belongs to one of these steps."""
     names = [event_id[:n] for n, letter in enumerate(event_id) if letter == "."]
-    return bool(fresh & {event_id, *names})
+    return bool(steps & {event_id, *names})
 
 
 class _Lucky:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from analysis.counterfactual.agents.protocol import Agent, Purpose, Request, Response, Seen
+from analysis.counterfactual.agents.protocol import Agent, Purpose, Request, Response, Seen, joined
 from analysis.counterfactual.clock import Lap, Watch
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.merging import Offered, folds, gathered, latest, preferred
@@ -154,7 +154,7 @@ class Doing:
             fields = {"content": of.text or None, "error": of.error, "claims": of.claims, **fields}
             fields |= {"input_tokens": of.input_tokens, "output_tokens": of.output_tokens}
         claims = fields.pop("claims", ())
-        lap = self.watch.lap(lasts_s if of is None else of.duration_s)
+        lap = self.watch.lap(lasts_s) if of is None else self.watch.lap(of.duration_s, is_answer=True)
         self.moments.append(Moment(event_id, kind, lap, fields, claims))
         return event_id
 
@@ -200,7 +200,7 @@ def _seen_of(cause: Done, taken: Sequence[str]) -> list[Seen]:
 
 
 def _think(doing: Doing, step: Think) -> Done:
-    doing.put("act", of=doing.ask("plan"), action="model_call")
+    doing.put("act", of=joined(step.answers or (doing.ask("plan"),)), action="model_call")
     return doing.done()
 
 
@@ -273,8 +273,12 @@ def _write(doing: Doing, step: Write) -> Done:
 
 
 def _communicate(doing: Doing, step: Communicate) -> Done:
-    answer = doing.ask("message", part=step.part, seen=doing.seen(), options=(step.message_type,))
-    targets = tuple([doing.run.plan.actor(name) for name in step.to])
+    plan, package = doing.run.plan, None
+    given = plan.step(step.agent_id[1:]) if step.agent_id.startswith("@") else None
+    if isinstance(given, Delegate):  # who was handed a part tells of that, and knows no more
+        package = package_of(doing.run.task, parts_of(plan, given), given.package, needs=_needs_of(plan, given))
+    answer = doing.ask("message", part=step.part, seen=doing.seen(), options=(step.message_type,), package=package)
+    targets = tuple([plan.actor(name) for name in step.to])
     doing.put("communicate", of=answer, targets=targets, message_type=step.message_type)
     return doing.done()
 

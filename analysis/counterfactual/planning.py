@@ -1,6 +1,7 @@
 """From a team file to the plan of a run: the split, who does what, and every step with its causes.
 
-What a team leaves to its lead (split, assignment, strategy) is asked before the plan is made and stands in it as a decision.
+What a team leaves to its lead (split, assignment, strategy) is asked before the plan is made; what was answered is the first
+event of the run, with its tokens and its time.
 A step is named after what it is for, so that it has the same name in every plan in which it occurs.
 """
 
@@ -36,6 +37,9 @@ from analysis.counterfactual.plan import (
 from analysis.counterfactual.tasks.compose import ComposedTask
 from analysis.counterfactual.teams import Team
 
+#: What a lead is asked before there is a plan.
+PLANNED: tuple[Purpose, ...] = ("plan", "assign")
+
 
 def plan_for(team: Team, task: ComposedTask, *, trial: Trial, agents: Mapping[str, Agent]) -> Plan:
     """Return the plan by which a team does a task; agents, by component, decide what the team leaves to its lead."""
@@ -44,9 +48,11 @@ def plan_for(team: Team, task: ComposedTask, *, trial: Trial, agents: Mapping[st
         making.add(Think(step_id="plan", agent_id=making.root))
         _single(making)
         return making.plan()
-    thought = making.ask("plan", "plan", options=_ways(task)) if team.split == "asked" else None
-    making.split = _split(task, (thought.choice if thought else None) or team.split)
-    making.add(Think(step_id="plan", agent_id=making.root, answers=(thought,) if thought else ()))
+    way: str = team.split
+    if "asked" in (team.split, team.assignment, team.strategy):
+        way = making.ask("plan", "plan", options=_ways(task) if team.split == "asked" else ()).choice or way
+    making.split = _split(task, way)
+    making.add(Think(step_id="plan", agent_id=making.root))
     _hire(making)
     if team.layout == "serial":
         _work_in_turn(making)
@@ -90,6 +96,7 @@ class _Making:
     owner : who has each subtask
     lead : which part's agent leads each part's, where that is not the root
     result : the step that hands on each subtask's result, alternatives under names of their own
+    said : what the lead answered so far
     """
 
     team: Team
@@ -102,6 +109,7 @@ class _Making:
     owner: dict[str, str] = field(default_factory=dict)
     lead: dict[str, str] = field(default_factory=dict)
     result: dict[str, str] = field(default_factory=dict)
+    said: list[Response] = field(default_factory=list)
 
     @property
     def root(self) -> str:
@@ -112,6 +120,7 @@ class _Making:
         return step.step_id
 
     def plan(self) -> Plan:
+        self.add(replace(self.steps["plan"], answers=tuple(self.said)))
         return Plan(
             team=self.team.name, task_id=self.task.task_id, members=(Member(self.root, self.root), *self.members),
             subtasks=self.split, steps=tuple(self.steps.values()), durations_s=self.team.durations_s,
@@ -120,10 +129,11 @@ class _Making:
     def ask(self, purpose: Purpose, lineage: str, *, options: Sequence[str], part: str | None = None) -> Response:
         key = (self.task.task_id, self.trial.number, self.root, lineage, purpose)
         package = package_of(self.task, self.task.requirements, FULL)
-        return self.agents[self.root].act(Request(
+        self.said.append(self.agents[self.root].act(Request(
             purpose=purpose, seed=self.trial.seed, key=key, agent_id=self.root, component=self.root, task=self.task, part=part,
             package=package, options=tuple(options),
-        ))  # fmt: skip
+        )))  # fmt: skip
+        return self.said[-1]
 
     def needed(self, split: Split) -> list[str]:
         """Return the subtasks whose results this one is said to build on."""

@@ -1,18 +1,25 @@
-"""Which changes of a schedule need no replay, because they change nothing or the same as another one.
+"""Which changes of a schedule or a plan need no replay, because they change nothing or the same as another one.
 
-Exact, as the schedule is: nothing is dropped that could make the run shorter or longer.
+Exact: nothing is dropped that could make a recorded run shorter or longer, or change what a run by a plan is expected to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
+
+from analysis.counterfactual.interventions import edited
+from analysis.counterfactual.merging import folds
+from analysis.counterfactual.plan import Aggregate, AnyStep, Plan, Write
 from analysis.counterfactual.recorded import Intervention
 from analysis.counterfactual.schedule import slacks
 from analysis.counterfactual.waiting import Schedule, schedule_of, upstream
 from analysis.model import Trace
 from analysis.orchestration.timing import Timing, timing
+
+_AGENTS = ("agent_id", "to", "members", "parent_id")  # fields of a plan that name agents
 
 
 class Pruned(NamedTuple):
@@ -44,6 +51,58 @@ def prune(trace: Trace, interventions: Iterable[Intervention], *, timed: Timing 
         else:
             kept.append(one)
     return Pruned(tuple(kept), tuple(dropped))
+
+
+def prune_plan(plan: Plan, interventions: Iterable[Intervention]) -> Pruned:
+    """Drop what leaves a plan as it is in all that agents do, and what makes the same of it as another one.
+
+    Strategies are the same where no part has alternatives and results are put together in the same order; plans are the same
+    where agents of one component have changed places throughout.
+    """
+    kept: list[Intervention] = []
+    dropped: list[tuple[Intervention, str]] = []
+    seen = {_meant(plan): "it leaves all as it is"}
+    for one in interventions:
+        meant = _meant(edited(plan, one))
+        if meant in seen:
+            dropped.append((one, seen[meant]))
+        else:
+            kept.append(one)
+            seen[meant] = f"the same as {one.operator} {one.key} at {one.event_id}"
+    return Pruned(tuple(kept), tuple(dropped))
+
+
+def _meant(plan: Plan) -> bytes:
+    """Return a plan with strategies as the merges they make, and agents named after their component as they come in."""
+    component = {member.agent_id: member.component for member in plan.members}
+    doers = [agent for step in plan.steps for agent in _doers(plan, step)]
+    names = {agent: f"{component[agent]} {n}" for n, agent in enumerate(dict.fromkeys([*doers, *sorted(component)]))}
+
+    def renamed(value: Any, field: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: renamed(inner, name) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            inner = [renamed(one, field) for one in value]
+            return sorted(inner) if field == "members" else inner
+        return names.get(value, value) if field in _AGENTS else value
+
+    steps = [renamed(msgspec.to_builtins(step)) | _merges(plan, step) for step in plan.steps]
+    members = sorted([sorted(renamed(msgspec.structs.asdict(member)).items(), key=str) for member in plan.members], key=str)
+    return msgspec.json.encode([steps, members])
+
+
+def _doers(plan: Plan, step: AnyStep) -> list[str]:
+    """Return who does a step and to whom it is addressed; whom a spawn starts is told by what they do."""
+    to = getattr(step, "to", ())
+    return [plan.actor(agent) for agent in (step.agent_id, *([to] if isinstance(to, str) else to))]
+
+
+def _merges(plan: Plan, step: AnyStep) -> dict[str, Any]:
+    """Return what the strategy of a merge comes to where every part comes from one step alone."""
+    if not isinstance(step, Aggregate):
+        return {}
+    parts = [written.part for name in step.of if isinstance(written := plan.step(name), Write)]
+    return {"strategy": folds(step.strategy, len(parts))} if len({*parts}) == len(step.of) else {}
 
 
 def _idle(one: Intervention, timed: Timing, schedule: Schedule, free: Mapping[str, float]) -> str:

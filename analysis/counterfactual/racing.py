@@ -180,7 +180,7 @@ class _Running:
         self.pulls.append(Pull(arm.key, n, delta, cost, p_chosen, why))
 
     def rank(self, arm: Arm) -> tuple[float, str]:
-        return (-abs(_posterior(self.deltas[arm.key], arm.prior)[0]), arm.key)
+        return (-abs(posterior(self.deltas[arm.key], arm.prior)[0]), arm.key)
 
     def below(self, floor: int) -> Floats | None:
         """Return the chances of the arms to be chosen while a cell is short of pulls, None once none is."""
@@ -205,8 +205,7 @@ def _chances(race: _Running, seed: int) -> Floats:
     n_arms = len(race.arms)
     if n_arms == 1:
         return np.ones(1)
-    posterior = np.array([_posterior(race.deltas[arm.key], arm.prior) for arm in race.arms])
-    mean, scale, nu = posterior.T
+    mean, scale, nu = np.array([posterior(race.deltas[arm.key], arm.prior) for arm in race.arms]).T
     u = stream(seed, "top-two", "posterior", len(race.pulls)).random((_N_DRAWS, n_arms))
     drawn = abs(mean + scale * stdtrit(nu, np.clip(u, 1e-12, None)))
     leads = (np.bincount(drawn.argmax(axis=1), minlength=n_arms) + 1 / n_arms) / (_N_DRAWS + 1)
@@ -214,8 +213,12 @@ def _chances(race: _Running, seed: int) -> Floats:
     return np.asarray(leads / 2 + leads * (odds.sum() - odds) / 2, dtype=np.float64)
 
 
-def _posterior(deltas: Sequence[float], prior: float) -> tuple[float, float, float]:
-    """Return centre, scale and degrees of freedom of Student's t for an arm's mean, after its pulls."""
+def posterior(deltas: Sequence[float], prior: float) -> tuple[float, float, float]:
+    """Return centre, scale and degrees of freedom of Student's t for an arm's mean, after its pulls.
+
+    >>> [round(value, 3) for value in posterior([-1.0, -1.0], 0.0)]
+    [-0.667, 0.292, 3.0]
+    """
     n = len(deltas)
     kappa, nu = _KAPPA + n, _NU + n
     if not n:

@@ -15,7 +15,7 @@ from analysis.model import Agent, Candidate, Claim, Event, Groups, Outcome, Rela
 Level = Literal["component", "pre-aggregation", "final"]
 
 
-def trace_of(run: Run, done: Sequence[Done], *, basis: Literal["relative", "unix"]) -> Trace:
+def trace_of(run: Run, done: Sequence[Done], *, world: Literal["simulated", "live"]) -> Trace:
     """Return the trace of a run; `done` are the steps that happened, in the order of the plan."""
     plan, task, (seed, number) = run.plan, run.task, run.trial
     events = _events(run, done)
@@ -23,7 +23,7 @@ def trace_of(run: Run, done: Sequence[Done], *, basis: Literal["relative", "unix
     claims = tuple(_claims(run, done, {event.event_id: event for event in events}))
     return Trace(
         trace_id=f"counterpoint:{task.task_id}-{plan.team}-s{seed}-{number}",
-        world="live" if basis == "unix" else "simulated",
+        world=world,
         source=Source(format="counterpoint"),
         task=Task(task_id=task.task_id, text=task.text, domain="software", requirements=task.requirements),
         agents=tuple([Agent(agent_id=m.agent_id, component=m.component, parent_id=m.parent_id) for m in plan.members]),
@@ -34,7 +34,7 @@ def trace_of(run: Run, done: Sequence[Done], *, basis: Literal["relative", "unix
         relations=_relations(run, {claim.proposition for claim in claims}),
         outcome=whole,
         groups=Groups(task=task.task_id, condition=plan.team, trial=str(number)),
-        clock=basis,
+        clock="relative",
         extra={"run": {"seed": seed, "trial": number, "plan": msgspec.json.decode(msgspec.json.encode(plan))}},
     )
 

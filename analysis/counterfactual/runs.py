@@ -1,34 +1,34 @@
 """Many runs: teams × tasks × trials, in processes, appended to one file, which a later call goes on with.
 
 A run is found again by its trace id; the file is in the order of the jobs, so that an interrupted and resumed call leaves the
-same bytes as one that went through. What a trace needs to be run again stands in its `extra["run"]`.
+same bytes as one that went through. What a trace needs to be run again stands in its `extra["run"]`. What models answered is
+kept in a ledger beside the file, for all processes and calls, so that a run that is taken up again pays for nothing twice.
 """
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from analysis.counterfactual.agents.decisions import Recorder, Row, ordered, rows_of
+from analysis.counterfactual.agents.ledger import Cap, Spent
 from analysis.counterfactual.agents.protocol import Agent
+from analysis.counterfactual.clock import RealClock
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.plan import Plan
-from analysis.counterfactual.planning import plan_for
+from analysis.counterfactual.planning import PLANNED, plan_for
 from analysis.counterfactual.runtime import Trial, execute
-from analysis.counterfactual.sandbox import open_sandbox
 from analysis.counterfactual.tasks.bank import load_bank
 from analysis.counterfactual.tasks.compose import ComposedTask, compose
 from analysis.counterfactual.tasks.shapes import SHAPES
 from analysis.counterfactual.teams import Team, simulated, team_of
+from analysis.counterfactual.workers import Setting, Tally, check_live, made, spent
 from analysis.errors import TaskError, TeamError, UnknownNameError
-from analysis.model import Trace, encode
+from analysis.model import Trace
 from analysis.streams import stream
 
 
@@ -64,19 +64,31 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """After how many tokens, or seconds, no new run is begun."""
+    """After how many tokens, or seconds, no new run is begun.
+
+    Live agents never go beyond the tokens, nor beyond the calls; theirs count over all calls of `run_many` on a file.
+    """
 
     tokens: int | None = None
     seconds: float | None = None
+    calls: int | None = None
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """How many runs were made, were there already, and were not begun for want of budget; and what the made ones spent."""
+    """What became of the runs.
+
+    n_made, n_there, n_left : made now; in the file already; left for a later call
+    n_tokens : of those that were made, whoever spent them
+    why : why runs were left, each reason once
+    spent : what live agents have cost so far, over all calls on the file; None for teams without any
+    """
 
     n_made: int
     n_there: int
     n_left: int
     n_tokens: int
+    why: tuple[str, ...] = ()
+    spent: Spent | None = None
 
 
 def recipes(shape: str, n: int, *, seed: int, first: int = 0) -> list[Recipe]:
@@ -98,11 +110,18 @@ def jobs_of(tasks: Sequence[Recipe], teams: Sequence[Team], *, n_trials: int, se
     return [Job(task, team, trial, seed) for task in tasks for team in teams for trial in range(1, n_trials + 1)]
 
 
-def run_job(job: Job, judge: Judge, *, agents: Mapping[str, Agent] | None = None) -> Trace:
-    """Make one run, by simulated agents where no others are given."""
-    task, trial, players = job.recipe.task(), Trial(job.seed, job.trial), agents or simulated(job.team)
-    plan = plan_for(job.team, task, trial=trial, agents=players)
-    return _with_origin(execute(plan, task, players, trial=trial, judge=judge), job.recipe, job.team)
+def run_job(job: Job, judge: Judge, *, agents: Mapping[str, Agent] | None = None, records: bool = False) -> Trace:
+    """Make one run; where no agents are given, the team's own, none of whom may be live.
+
+    With `records` the choices of all agents stand in `extra["run"]["decisions"]`, as `fit` takes them. A run with a live agent
+    has real times and the world `live`. Raises BudgetSpent and EndpointError where live agents do.
+    """
+    task, trial = job.recipe.task(), Trial(job.seed, job.trial)
+    asked, recorders = _recorded(agents or simulated(job.team), records)
+    clock = RealClock() if job.team.live else None  # begins before the lead is asked how to go about the task
+    plan = plan_for(job.team, task, trial=trial, agents=asked)
+    trace = execute(plan, task, asked, trial=trial, judge=judge, clock=clock)
+    return _with_origin(trace, job.recipe, job.team, _choices(recorders))
 
 
 def replay(
@@ -110,8 +129,8 @@ def replay(
 ) -> Trace:
     """Run a trace again from what it says of itself, or with another plan, luck or agents in place of its own.
 
-    Without any of them a simulated run comes out byte for byte the same. Raises TeamError where the trace does not say how it
-    was made, TaskError where its task cannot be made again.
+    Without any of them a run without live agents comes out byte for byte the same. Raises TeamError where the trace does not
+    say how it was made or a model would have to be asked, TaskError where its task cannot be made again.
     """
     said = trace.extra.get("run")
     if not isinstance(said, dict) or not {"seed", "trial", "plan", "task", "team"} <= said.keys():
@@ -124,9 +143,11 @@ def replay(
     except msgspec.ValidationError as error:
         raise TeamError(f"{trace.trace_id}: extra.run", "a field does not have its shape", got=str(error)) from None
     team = team_of(said["team"], f"{trace.trace_id}: extra.run.team")
-    task, players = recipe.task(), agents or simulated(team)
-    made = execute(plan or own_plan, task, players, trial=trial or own_trial, judge=judge)
-    return _with_origin(made, recipe, team)
+    asked, recorders = _recorded(agents or simulated(team), "decisions" in said)
+    clock = RealClock() if team.live else None
+    again = execute(plan or own_plan, recipe.task(), asked, trial=trial or own_trial, judge=judge, clock=clock)
+    before = [row for row in rows_of(trace) if row.purpose in PLANNED]  # the plan is given, and so nobody is asked for it
+    return _with_origin(again, recipe, team, _choices(recorders, before))
 
 
 def run_many(
@@ -136,37 +157,53 @@ def run_many(
     workers: int = 1,
     budget: Budget | None = None,
     unsafe: bool = False,
+    records: bool = False,
     progress: Callable[[float, str], None] | None = None,
 ) -> RunReport:
     """Make the runs that the file does not hold yet and append them to it, in the order of the jobs.
 
-    The budget is what this call may spend. Raises TeamError where the file holds runs of another team of the same name,
-    SandboxError where programs are not run here.
+    The budget is what this call may spend, but for live agents, whose tokens and calls count over all calls; `records` as in
+    `run_job`. When a model has no budget left no more runs are begun; when its endpoint refuses all calls, none of its team.
+    Raises TeamError where the file holds runs of another team of the same name, SandboxError where programs are not run here,
+    EndpointError where a key or the client is missing.
     """
     there = _there(out, {job.trace_id: job.team for job in jobs})
-    todo = [job for job in jobs if job.trace_id not in there]
-    is_whole, spent, started = budget is None, 0, time.monotonic()
-    n_made = 0
-
-    def is_over() -> bool:
-        tokens, seconds = (budget.tokens, budget.seconds) if budget else (None, None)
-        return (tokens is not None and spent >= tokens) or (seconds is not None and time.monotonic() - started >= seconds)
-
+    todo, limit = [job for job in jobs if job.trace_id not in there], budget or Budget()
+    is_live = any(job.team.live for job in jobs)
+    ledger = out.with_suffix(".ledger") if is_live else None
+    setting = Setting(run_job, unsafe=unsafe, records=records, ledger=ledger, cap=Cap(limit.tokens, calls=limit.calls))
+    check_live([job.team for job in todo], setting)
+    tally = Tally(limit.tokens, limit.seconds)
+    chunks = [[job] for job in todo] if is_live or budget is not None else _by_task(todo)
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("ab") as file:
-        for lines in _made(_chunks(todo, is_whole), workers, unsafe, is_over):
-            for line, n_tokens in lines:
-                file.write(line + b"\n")
-                spent, n_made = spent + n_tokens, n_made + 1
+        for batch in made(chunks, setting, tally, workers=workers):
+            for one in batch:
+                tally.count(one)
+                file.write(one.line)
             file.flush()
             if progress is not None:
-                progress(n_made / len(todo), f"{n_made} of {len(todo)} runs")
-    return RunReport(n_made, len(there), len(todo) - n_made, spent)
+                progress(tally.n_made / len(todo), f"{tally.n_made} of {len(todo)} runs")
+    n_left = len(todo) - tally.n_made
+    return RunReport(tally.n_made, len(there), n_left, tally.n_tokens, tuple(tally.why), spent(setting))
 
 
-def _with_origin(trace: Trace, recipe: Recipe, team: Team) -> Trace:
-    origin = {"task": msgspec.to_builtins(recipe), "team": msgspec.json.decode(msgspec.json.encode(team))}
-    return msgspec.structs.replace(trace, extra={"run": {**trace.extra["run"], **origin}})
+def _recorded(agents: Mapping[str, Agent], records: bool) -> tuple[Mapping[str, Agent], list[Recorder] | None]:
+    """Return the agents as they are, or each with a recorder around it."""
+    if not records:
+        return agents, None
+    recorders = {name: Recorder(agent) for name, agent in agents.items()}
+    return recorders, list(recorders.values())
+
+
+def _choices(recorders: Sequence[Recorder] | None, before: Sequence[Row] = ()) -> list[Row] | None:
+    return None if recorders is None else ordered([*before, *[row for one in recorders for row in one.rows()]])
+
+
+def _with_origin(trace: Trace, recipe: Recipe, team: Team, choices: Sequence[Row] | None) -> Trace:
+    origin = {"task": recipe, "team": team, **({} if choices is None else {"decisions": choices})}
+    plain = msgspec.json.decode(msgspec.json.encode(origin))
+    return msgspec.structs.replace(trace, extra={"run": {**trace.extra["run"], **plain}})
 
 
 @cache
@@ -195,58 +232,16 @@ def _there(out: Path, teams: Mapping[str, Team]) -> set[str]:
             raise TeamError(f"{out}:{n}", "the line is no trace; runs are not appended here", got=str(error)) from None
         if head.trace_id not in teams:
             continue
-        if head.extra.get("run", {}).get("team") != msgspec.json.decode(msgspec.json.encode(teams[head.trace_id])):
+        if team_of(head.extra.get("run", {}).get("team", {}), f"{out}:{n}") != teams[head.trace_id]:
             hint = "rename the team, or write to another file"
             raise TeamError(f"{out}:{n}", "a run of another team of the same name", got=teams[head.trace_id].name, hint=hint)
         found.add(head.trace_id)
     return found
 
 
-def _chunks(jobs: Sequence[Job], is_whole: bool) -> list[list[Job]]:
-    """Return what a process does in one go: all runs of a task, which share programs; with a budget, one run."""
-    if not is_whole:
-        return [[job] for job in jobs]
+def _by_task(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Return what a process does in one go where nothing may end it: all runs of a task, which share programs."""
     chunks: dict[str, list[Job]] = {}
     for job in jobs:
         chunks.setdefault(job.recipe.task_id, []).append(job)
     return list(chunks.values())
-
-
-def _made(
-    chunks: Sequence[list[Job]], workers: int, unsafe: bool, is_over: Callable[[], bool]
-) -> Iterator[list[tuple[bytes, int]]]:
-    """Yield the lines of each chunk and their tokens, in order, until the budget is spent."""
-    if workers == 1:
-        with open_sandbox(unsafe=unsafe) as sandbox:
-            judge = Judge(sandbox)
-            for chunk in chunks:
-                if is_over():
-                    return
-                for job in chunk:
-                    yield [_line(job, judge)]
-        return
-    todo = deque(chunks)
-    running: deque[Future[list[tuple[bytes, int]]]] = deque()
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(unsafe,)) as pool:
-        while todo or running:
-            while todo and len(running) <= workers and not is_over():
-                running.append(pool.submit(_do, todo.popleft()))
-            if not running:
-                return
-            yield running.popleft().result()
-
-
-def _line(job: Job, judge: Judge) -> tuple[bytes, int]:
-    trace = run_job(job, judge)
-    return encode(trace), sum([(event.input_tokens or 0) + (event.output_tokens or 0) for event in trace.events])
-
-
-_judges: list[Judge] = []  # of a worker process: its one judge, as long as it lives
-
-
-def _begin(unsafe: bool) -> None:
-    _judges.append(Judge(open_sandbox(unsafe=unsafe)))
-
-
-def _do(jobs: list[Job]) -> list[tuple[bytes, int]]:
-    return [_line(job, _judges[0]) for job in jobs]

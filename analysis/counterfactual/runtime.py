@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from analysis.counterfactual.agents.protocol import Agent, Response
-from analysis.counterfactual.clock import Clock, Offer, VirtualClock, Watch
+from analysis.counterfactual.clock import Clock, Lap, Offer, VirtualClock, Watch
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.performing import Done, Run, Trial, perform
 from analysis.counterfactual.plan import AnyStep, Plan, Stop, check, named_steps
@@ -33,8 +33,11 @@ def execute(
     agents : by component
     trial : the seed and the number of the run; the same give the same run, on a virtual clock byte for byte
     judge : runs programs in the sandbox, each once
-    clock : virtual by default; with a real one agents work side by side, the world is `live`, and `extra["run"]["answers"]`
-        holds what they said, so that a replay can begin where it differs
+    clock : virtual by default; with a real one agents work side by side, the world is `live`, and `extra["run"]` also holds
+        when it began (`began_s`, since 1970) and what agents said (`answers`), so that a replay can begin where it differs
+
+    An answer with an error leaves a hole: its event carries the error, what needed it goes on without, and a run without a
+    result has not passed.
 
     Raises TeamError where the plan cannot be executed, SandboxError where programs cannot be run.
     """
@@ -49,11 +52,11 @@ def execute(
     finally:
         used.close()
     done = [found for step in plan.steps if (found := run.settled.get(step.step_id)) is not None and found.moments]
-    trace = trace_of(run, done, basis=used.basis)
-    if used.basis == "relative":
+    trace = trace_of(run, done, world="simulated" if used.began_s is None else "live")
+    if used.began_s is None:
         return trace
     answers = {one.step.step_id: msgspec.json.decode(msgspec.json.encode(one.answers)) for one in done if one.answers}
-    return msgspec.structs.replace(trace, extra={"run": {**trace.extra["run"], "answers": answers}})
+    return msgspec.structs.replace(trace, extra={"run": {**trace.extra["run"], "began_s": used.began_s, "answers": answers}})
 
 
 def with_answers(plan: Plan, trace: Trace, *, but: frozenset[str] | set[str]) -> Plan:
@@ -74,20 +77,20 @@ def with_answers(plan: Plan, trace: Trace, *, but: frozenset[str] | set[str]) ->
 def _play(run: Run, clock: Clock) -> None:
     """Offer steps as they become ready, until nothing is left or a stop ends the run."""
     waiting = {place: set(named_steps(step)) for place, step in enumerate(run.plan.steps)}
-    end_s: float | None = None
+    end: Lap | None = None
     fresh: list[str] = []
     while True:
         _settle(run, waiting, fresh, clock)
-        ran = clock.next(end_s)
+        ran = clock.next(None if end is None else end.end_s)
         if ran is None:
             break
         done = ran[1]
         run.settled[done.step.step_id] = done
         fresh = [done.step.step_id]
-        if isinstance(done.step, Stop) and not done.goes_on and end_s is None:
-            end_s = done.last.lap.end_s
-    if end_s is not None:
-        _cut(run, end_s)
+        if isinstance(done.step, Stop) and not done.goes_on and end is None:
+            end = done.last.lap
+    if end is not None:
+        _cut(run, end)
 
 
 def _settle(run: Run, waiting: dict[int, set[str]], fresh: list[str], clock: Clock) -> None:
@@ -100,7 +103,7 @@ def _settle(run: Run, waiting: dict[int, set[str]], fresh: list[str], clock: Clo
             step = run.plan.steps[place]
             del waiting[place]
             if _happens(run, step):
-                clock.offer(_offer(run, place, step, clock))
+                clock.offer(_offer(run, place, step))
             else:
                 run.settled[step.step_id] = None
                 fresh.append(step.step_id)
@@ -117,20 +120,20 @@ def _happens(run: Run, step: AnyStep) -> bool:
     return bool(verdict.rejected) if step.when.part is None else step.when.part in verdict.rejected
 
 
-def _offer(run: Run, place: int, step: AnyStep, clock: Clock) -> Offer:
+def _offer(run: Run, place: int, step: AnyStep) -> Offer:
     ends = [cause.last.lap.end_s for cause in run.causes(named_steps(step))]
 
     def do(watch: Watch) -> Done:
         return perform(run, step, watch)
 
-    return Offer(place, run.plan.actor(step.agent_id), max(ends, default=clock.zero_s) + step.delay_s, do)
+    return Offer(place, run.plan.actor(step.agent_id), max(ends, default=0.0) + step.delay_s, do)
 
 
-def _cut(run: Run, end_s: float) -> None:
+def _cut(run: Run, end: Lap) -> None:
     """Take away what would have begun after the run was over: an agent at work still ends its piece, and hands in nothing."""
     for name, done in run.settled.items():
         if done is None or isinstance(done.step, Stop):
             continue
-        kept = tuple([moment for moment in done.moments if moment.lap.start_s < end_s])
+        kept = tuple([m for m in done.moments if m.lap.start_s < end.end_s or m.lap.end_s <= end.start_s])
         if len(kept) < len(done.moments):
             run.settled[name] = Done(done.step, done.agent_id, kept, answers=done.answers)

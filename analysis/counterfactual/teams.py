@@ -1,20 +1,26 @@
-"""Team files: who is in a team, how it works, and how its simulated agents act, in TOML.
+"""Team files: who is in a team, how it works, and who plays each component, in TOML.
 
-Decides what a file may say; `data/teams` holds the ready ones, good and bad in ways that their names and `about` state.
+Decides what a file may say and who plays; `data/teams` holds the ready ones, good and bad in ways that their names and `about`
+state. A team holds its policies whole, so that a trace that names it can be run again when their files have gone.
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from analysis import data_folder
+from analysis.counterfactual.agents.ledger import Ledger
+from analysis.counterfactual.agents.live import Endpoint, LiveAgent
 from analysis.counterfactual.agents.protocol import Agent
 from analysis.counterfactual.agents.simulated import EFFECTS, Component, Simulated
+from analysis.counterfactual.agents.trainable import Policy, Trained, load
 from analysis.counterfactual.plan import DURATIONS_S, Checking, Piece, Strategy
 from analysis.errors import TeamError, UnknownNameError
 
@@ -43,6 +49,9 @@ class Team(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     fills_gaps : the lead writes itself what the split left out
     merge_delay_s : how long results lie before they are merged
     durations_s : of steps that nobody is asked for
+    components : who is simulated, and how
+    live : who is a model, and where; its runs are of the world `live`, on a real clock
+    trained : whose decisions a policy takes, in a file its path; the component of the same name does the rest, where there is one
     """
 
     name: Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]*$")]
@@ -69,6 +78,8 @@ class Team(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     merge_delay_s: Annotated[float, Meta(ge=0)] = 0.0
     durations_s: dict[str, Annotated[float, Meta(ge=0)]] = {}
     components: dict[str, Component] = {}
+    live: dict[str, Endpoint] = {}
+    trained: dict[str, Policy] = {}
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -85,6 +96,8 @@ def read_team(path: Path) -> Team:
         raise TeamError(str(path), "not a TOML file", got=str(error)) from None
     except OSError as error:
         raise TeamError(str(path), "the file cannot be read", got=error.strerror or str(error)) from None
+    if isinstance(trained := values.get("trained"), dict):
+        values["trained"] = {name: _policy(path, name, given) for name, given in trained.items()}
     return team_of({"name": path.stem, **values}, str(path))
 
 
@@ -100,11 +113,18 @@ def team_of(values: dict[str, Any], place: str) -> Team:
     return team
 
 
+def _policy(team_file: Path, name: str, given: object) -> object:
+    """Return the policy in a file that a team file names, as plain values."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return msgspec.to_builtins(load(team_file.parent / given))
+    except TeamError as error:
+        raise TeamError(f"{team_file}: trained.{name}", str(error)) from None
+
+
 def _check(team: Team, place: str) -> None:
-    if missing := sorted(set(team.roles) - set(team.components)):
-        raise TeamError(f"{place}: components.{missing[0]}", "a component that takes part is not described")
-    if extra := sorted(set(team.components) - set(team.roles)):
-        raise TeamError(f"{place}: components.{extra[0]}", "no such component takes part", expected=", ".join(team.roles))
+    _check_players(team, place)
     known = {"effects": EFFECTS, "splits": SPLITS[1:]}
     for name, component in team.components.items():
         for field, names in known.items():
@@ -119,6 +139,24 @@ def _check(team: Team, place: str) -> None:
         raise TeamError(f"{place}: n_repairs", "nothing is repaired where nothing is verified", expected="a verifier")
     if team.stop == "asked" and team.verifier is None:
         raise TeamError(f"{place}: stop", "the lead is asked after checks, and there are none", expected="a verifier")
+
+
+def _check_players(team: Team, place: str) -> None:
+    """Everybody who takes part is simulated, live or trained, and just one of them."""
+    described: dict[str, Mapping[str, object]] = {"components": team.components, "live": team.live, "trained": team.trained}
+    for field, names in described.items():
+        if extra := sorted(set(names) - set(team.roles)):
+            raise TeamError(f"{place}: {field}.{extra[0]}", "no such component takes part", expected=", ".join(team.roles))
+    if missing := sorted(set(team.roles).difference(*described.values())):
+        raise TeamError(f"{place}: components.{missing[0]}", "a component that takes part is not described")
+    if twice := sorted(set(team.live) & {*team.components, *team.trained}):
+        hint = f"take it out of `components` and `trained`, or `live.{twice[0]}` out"
+        raise TeamError(f"{place}: live.{twice[0]}", "a component that is live is nothing else", hint=hint)
+    for name, endpoint in team.live.items():
+        url = urlsplit(endpoint.base_url)
+        if url.scheme not in ("http", "https") or not url.hostname or "@" in url.netloc:
+            expected = "http(s)://host/… without a password; the key comes from the environment variable in `key_env`"
+            raise TeamError(f"{place}: live.{name}.base_url", "not the address of an endpoint", expected=expected)
 
 
 def ready_teams() -> dict[str, Team]:
@@ -142,5 +180,18 @@ def find_team(name: str) -> Team:
 
 
 def simulated(team: Team) -> dict[str, Agent]:
-    """Return the team's simulated agents, by component."""
-    return {name: Simulated(component) for name, component in team.components.items()}
+    """Return the agents of a team without live ones, by component: simulated, and trained. Raises TeamError for other teams."""
+    if team.live:
+        hint = "give agents that answer for it, or let the team run with a ledger"
+        raise TeamError(f"team {team.name}: live.{min(team.live)}", "a model would have to be asked", hint=hint)
+    return _without_live(team)
+
+
+def players(team: Team, ledger: Ledger) -> dict[str, Agent]:
+    """Return all agents of a team, by component; raises EndpointError where a live one has no key, or no client is installed."""
+    return _without_live(team) | {name: LiveAgent(endpoint, ledger) for name, endpoint in team.live.items()}
+
+
+def _without_live(team: Team) -> dict[str, Agent]:
+    own: dict[str, Agent] = {name: Simulated(component) for name, component in team.components.items()}
+    return own | {name: Trained(policy, own.get(name)) for name, policy in team.trained.items()}

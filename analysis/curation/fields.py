@@ -6,6 +6,7 @@ Hides how meaning, bounds and choices are read off the annotations of a record, 
 from __future__ import annotations
 
 import json
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from msgspec import Meta
 Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0)]
+_BARE = re.compile("[A-Za-z0-9_-]+")
 _BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
 
 
@@ -60,6 +62,33 @@ def toml_of(record: msgspec.Struct, *, is_explained: bool = False) -> str:
     A field that is None has no place in TOML: it stands as a comment where explained, and is left out else.
     """
     return "\n".join(_lines(record, "", is_explained)).strip() + "\n"
+
+
+def toml_text(values: Mapping[str, Any]) -> str:
+    """Return plain values as TOML that reads back as the same, whether or not they make a record.
+
+    >>> print(toml_text({"gates": [{"gate": "outcome"}], "seed": 3}), end="")
+    seed = 3
+    <BLANKLINE>
+    [[gates]]
+    gate = "outcome"
+    """
+    lines = [f"{_key(name)} = {_value(value)}" for name, value in values.items() if not _rows(value)]
+    for name, value in values.items():
+        head = f"[{_key(name)}]" if isinstance(value, Mapping) else f"[[{_key(name)}]]"
+        for row in _rows(value):
+            lines += ["", head, *(f"{_key(part)} = {_value(content)}" for part, content in row.items())]
+    return "\n".join(lines).strip() + "\n"
+
+
+def _rows(value: Any) -> list[Mapping[str, Any]]:
+    """The tables that a value is; none where it is none."""
+    rows = value if isinstance(value, list) else [value]
+    return rows if all(isinstance(row, Mapping) for row in rows) else []
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _value(name)
 
 
 def _field(field: Any, hint: Any) -> Field:
@@ -149,4 +178,4 @@ def _value(value: Any) -> str:
         return "{" + ", ".join(f"{_value(str(key))} = {_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    return repr(value)
+    return str(value)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: What a gate does with a row, by number; `returned`: a floor or a person took back what was dropped or queued.
 OUTCOMES = ("passed", "dropped", "queued", "returned", "masked")
 PASSED, DROPPED, QUEUED, RETURNED, MASKED = range(len(OUTCOMES))
+#: What a row of the table `decisions` is that states a review, and one that takes back what was decided of a trace.
+REVIEW, TAKEN_BACK = "review", "review taken back"
 _MAX_REASONS = 12  # of a gate, in the report: the most frequent
 
 
@@ -69,7 +71,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_reviews(rows: Sequence[dict[str, Any]]) -> dict[str, Review]:
-    """Return the review that stands of each trace: the last one.
+    """Return the review that stands of each trace: the last one, unless it was taken back since.
 
     Parameters
     ----------
@@ -80,9 +82,11 @@ def read_reviews(rows: Sequence[dict[str, Any]]) -> dict[str, Review]:
     PolicyError
         If a value is no review.
     """
-    found = {}
+    found: dict[str, Review] = {}
     for row in sorted(rows, key=lambda row: (row["made_at"], row["decision_id"])):
-        if row["what"] != "review":
+        if row["what"] == TAKEN_BACK:
+            found.pop(row["trace_id"], None)
+        if row["what"] != REVIEW:
             continue
         try:
             said = msgspec.json.decode(row["value"], type=Verdict)

@@ -128,10 +128,15 @@ def find_policy(name: str) -> Policy:
     """Return a ready policy by its name, or the one of a file (`*.toml`). Raises PolicyError."""
     if name.endswith(".toml"):
         return read_policy(name)
-    ready = {path.stem: path for path in sorted((data_folder() / "policies").glob("*.toml"))}
+    ready = ready_policies()
     if name not in ready:
         raise PolicyError("policy", "no such policy", got=name, expected=f"a file (*.toml), or {', '.join(ready)}")
     return read_policy(ready[name])
+
+
+def ready_policies() -> dict[str, Path]:
+    """Return the files of the policies that ship, by name."""
+    return {path.stem: path for path in sorted((data_folder() / "policies").glob("*.toml"))}
 
 
 def explain() -> str:

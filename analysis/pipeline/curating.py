@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.curation.curate import Curated, curate
-from analysis.curation.funnel import Review, Verdict, read_reviews
+from analysis.curation.funnel import REVIEW, TAKEN_BACK, Review, Verdict, read_reviews
 from analysis.curation.policy import Policy
 from analysis.errors import HeadConflict, PolicyError
 from analysis.pipeline.curation_frame import frame_of, scope
@@ -66,7 +66,8 @@ def preview(snapshot: Snapshot, policy: Policy, n: int = PREVIEW_ROWS) -> Curate
 
 def reviews_of(snapshot: Snapshot) -> dict[str, Review]:
     """Return what people decided about traces, by id: the last decision of each."""
-    return read_reviews(snapshot.sql("select * from decisions where what = 'review'").to_pylist())
+    rows = snapshot.sql("select * from decisions where what in ($review, $back)", {"review": REVIEW, "back": TAKEN_BACK})
+    return read_reviews(rows.to_pylist())
 
 
 def _curated(snapshot: Snapshot, policy: Policy, *, n: int | None = None) -> Curated:
@@ -137,8 +138,19 @@ def store_review(
         value = Verdict(verdict=verdict, mask=tuple(sorted(set(mask))), note=note)
     except ValueError as error:
         raise PolicyError(f"review of {trace_id}", str(error)) from None
-    row = {"decision_id": uuid.uuid4().hex, "trace_id": trace_id, "event_id": "", "what": "review", "author": author}
-    row |= {"value": msgspec.json.encode(value).decode(), "made_at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    _decide(workspace, trace_id, REVIEW, msgspec.json.encode(value).decode(), author)
+
+
+def take_back_review(workspace: Workspace, trace_id: str, *, author: str) -> None:
+    """Note that nothing is decided about a trace any more. Raises PolicyError where nothing was."""
+    if trace_id not in reviews_of(Snapshot(workspace)):
+        raise PolicyError(f"review of {trace_id}", "there is none to take back")
+    _decide(workspace, trace_id, TAKEN_BACK, "", author)
+
+
+def _decide(workspace: Workspace, trace_id: str, what: str, value: str, author: str) -> None:
+    row = {"decision_id": uuid.uuid4().hex, "trace_id": trace_id, "event_id": "", "what": what, "value": value, "author": author}
+    row["made_at"] = datetime.now(UTC).isoformat(timespec="milliseconds")
     workspace.append("decisions", pa.Table.from_pylist([row], schema=SCHEMAS["decisions"]))
 
 

@@ -1,7 +1,8 @@
 """What a study of counterfactual replays found, as tables of the workspace: an effect a row, and the study with its controls.
 
 Decides what is stored: effects of each event on each metric in each block of seeds, never pooled; all events of an operator
-and kind together as JSON beside the controls. A study replaces what one of the same name left.
+and kind together as JSON beside the controls. Of a race only what its choices do not bias is stored as it came out. A study
+replaces what one of the same name left.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from analysis.counterfactual.effects import CELL, effects, exportable
-from analysis.counterfactual.study import CONFIRM, SCREEN
+from analysis.counterfactual.study import CONFIRM, SCREEN, Allocation
 from analysis.errors import HeadConflict
 from analysis.workspace import SCHEMAS, Snapshot, Workspace
 
@@ -27,15 +28,20 @@ if TYPE_CHECKING:
 TABLES = ("effects", "effect_runs")
 #: Fields of a table of effects -> those of the stored one.
 _NAMES = {"q": "q_value", "delta_q_shrunken": "shrunken", "cost": "cost_tokens"}
+#: What takes the number of pairs for given, which a race does not.
+_FIXED_N = ["low", "high", "q"]
 _CELL_FIELDS = ("n", "n_tasks", "unit", "delta_q", "credit", "low", "high", "how", "p", "q", "zero_share", "cost")
 
 
-def effect_rows(pairs: pd.DataFrame, *, seed: int) -> list[dict[str, Any]]:
+def effect_rows(pairs: pd.DataFrame, *, seed: int, allocation: Allocation = "uniform") -> list[dict[str, Any]]:
     """Return rows of the table `effects`, without the name of the study, of a frame of pairs.
 
     A decision that was confirmed has a row for either block, both marked; what a schedule decides has the block `recorded`.
+    The screening of a race has neither interval nor q.
     """
     found = [exportable(pairs, screen=SCREEN, confirm=CONFIRM, seed=seed).assign(seed_block=SCREEN)]
+    if allocation == "racing":
+        found[0][_FIXED_N] = math.nan
     keys = ["trace_id", "event_id", "operator", "parameters", "metric", "world", "evidence"]
     confirmed = {tuple(row) for row in found[0][found[0]["export"] == "confirmed"][keys].itertuples(index=False)}
     for block in sorted(set(pairs["seed_block"]) - {SCREEN}):
@@ -50,23 +56,26 @@ def effect_rows(pairs: pd.DataFrame, *, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def cell_rows(pairs: pd.DataFrame, *, seed: int) -> list[dict[str, Any]]:
+def cell_rows(pairs: pd.DataFrame, *, seed: int, allocation: Allocation = "uniform") -> list[dict[str, Any]]:
     """Return what each operator did at each kind of event, over all tasks; screening only, where there is one.
 
-    Pairs that were chosen for what they did while screening are left out, since they would favour the large effects.
+    Pairs that were chosen for what a decision did before are left out, since they would favour the large effects: those of the
+    confirmation, and of a race all but the first of each decision.
     """
-    table = effects(pairs[pairs["seed_block"] != CONFIRM], by=CELL, seed=seed)
+    kept = pairs[pairs["seed_block"] != CONFIRM]
+    table = effects(kept[kept["number"] == 0] if allocation == "racing" else kept, by=CELL, seed=seed)
     fields = [*CELL, "metric", "world", "evidence", *_CELL_FIELDS]
     return [{name: _known(row[name]) for name in fields} for row in table.to_dict("records")]
 
 
-def run_row(study: Study, pairs: pd.DataFrame, *, seed: int, notes: Sequence[str] = ()) -> dict[str, Any]:
+def run_row(study: Study, pairs: pd.DataFrame, *, seed: int, allocation: Allocation = "uniform") -> dict[str, Any]:
     """Return the row of `effect_runs` of a study, without its name; `pairs` may hold more than the study's own."""
     return {
         "seed": seed, "n_traces": int(pairs["trace_id"].nunique()), "n_left": study.n_left, "is_sound": study.is_sound,
         "n_pairs": len(pairs.drop_duplicates(["trace_id", "event_id", "operator", "parameters", "seed_block", "number"])),
         "cost_tokens": sum([pair.cost_tokens for pair in study.pairs]), "controls": _json(study.controls),
-        "cells": _json(cell_rows(pairs, seed=seed)), "refused": _json(study.refused), "notes": _json(list(notes)),
+        "cells": _json(cell_rows(pairs, seed=seed, allocation=allocation)), "refused": _json(study.refused),
+        "notes": _json(study.notes),
     }  # fmt: skip
 
 

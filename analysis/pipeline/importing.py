@@ -21,10 +21,12 @@ import zstandard
 from analysis import model
 from analysis.errors import HeadConflict, Problem, UnknownNameError
 from analysis.model import Trace
+from analysis.pipeline.cleaning import without_secrets
 from analysis.pipeline.resolving import Known, Placed, assembled, finish, place
 from analysis.pipeline.spill import Spill, Spilled
 from analysis.readers import MEBIBYTE, Fragment, Source, files_below, native, open_source, read, recognise, unpacked
 from analysis.readers.fragment import source_key
+from analysis.redaction import Redactor
 from analysis.workspace import SCHEMAS, File, Snapshot, Workspace, is_head, problem_table, trace_tables
 
 Progress = Callable[[float, str], None]
@@ -67,6 +69,7 @@ class ImportReport(msgspec.Struct, kw_only=True):
     files: list[FileReport] = []
     skipped: list[Problem] = []
     version: int = 0
+    redacted: dict[str, int] = {}  # how many secrets of each kind were taken out
 
     @property
     def n_lost(self) -> int:
@@ -85,6 +88,7 @@ class ImportReport(msgspec.Struct, kw_only=True):
             files=[*self.files, *later.files],
             skipped=[*self.skipped, *later.skipped],
             version=later.version,
+            redacted=self.redacted,
         )
 
     def plain(self) -> dict[str, Any]:
@@ -106,6 +110,7 @@ class ImportReport(msgspec.Struct, kw_only=True):
             ],
             "skipped": [{"file": p.file, "reason": f"{p.message}: {p.got}" if p.got else p.message} for p in self.skipped],
             "version": self.version,
+            "redacted": self.redacted,
         }
 
 
@@ -114,6 +119,7 @@ def import_paths(
     paths: Sequence[str | Path],
     *,
     max_record_bytes: int = 64 * MEBIBYTE,
+    redactor: Redactor | None = None,
     progress: Progress = lambda share, text: None,
 ) -> ImportReport:
     """Read files and folders into the workspace, as one new version.
@@ -123,6 +129,7 @@ def import_paths(
     workspace : where to
     paths : files or folders; a folder is read with all below it
     max_record_bytes : longest record that is read
+    redactor : takes secrets out of every record before it is stored; traces that are there already stay as they are
     progress : is told the share done, in [0, 1], and in words what is being done
 
     Returns
@@ -146,9 +153,10 @@ def import_paths(
                 source = open_source(content, name, max_record_bytes=max_record_bytes)
                 if damage is not None and isinstance(source, Source):
                     source.problems.append(damage)
-                _read_file(source if damage is None or isinstance(source, Source) else damage, n, spill, report)
+                _read_file(source if damage is None or isinstance(source, Source) else damage, n, spill, report, redactor)
             done += size
         write(workspace, spill, report, progress)
+    report.redacted = dict(sorted(redactor.counts.items())) if redactor is not None else {}
     progress(1.0, "done")
     return report
 
@@ -188,7 +196,9 @@ def _existing(path: Path) -> list[tuple[Path, str, int]]:
     return [file for file in files if stat.S_ISREG(mode) or stores.isdisjoint(file[0].parents)]
 
 
-def _read_file(source: Source | Problem, n_file: int, spill: Spill, report: ImportReport) -> None:
+def _read_file(
+    source: Source | Problem, n_file: int, spill: Spill, report: ImportReport, redactor: Redactor | None = None
+) -> None:
     if isinstance(source, Problem):
         report.skipped.append(_short(source))
         return
@@ -200,14 +210,15 @@ def _read_file(source: Source | Problem, n_file: int, spill: Spill, report: Impo
     traces: set[str] = set()
     stated: set[tuple[str, str, str]] = set()
     is_new: dict[str, bool] = {}
-    for item in read(source, family, kind):
+    for said in read(source, family, kind):
+        item = said if redactor is None else without_secrets(said, family.FORMAT, redactor)
         if isinstance(item, Problem):
             file.add(item)
             continue
         spill.add(Spilled(family.FORMAT, n_file, item))
-        said = (item.trace_id, item.part, item.digest)
-        is_new[item.record] = is_new.get(item.record, False) or said not in stated
-        stated.add(said)
+        content = (item.trace_id, item.part, item.digest)
+        is_new[item.record] = is_new.get(item.record, False) or content not in stated
+        stated.add(content)
         traces.add(item.trace_id)
     for record in (record for record, new in is_new.items() if not new):
         file.add(Problem(code="duplicate-record", file=file.file, record=record))

@@ -1,4 +1,4 @@
-"""Seeded sample traces of teams that work well or fail in a known way; nothing is executed.
+"""Seeded traces of teams that work well or fail in a known way, for size and for planted truths; nothing is executed.
 
 Every number comes from a keyed stream: a trace depends on the seed, its task, its team and its trial,
 never on what else is simulated. The sentences, the moves and the odds are hidden here.
@@ -8,29 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
 from analysis.errors import CounterpointError, UnknownNameError
-from analysis.model import Trace, encode
-from analysis.simulation.record import trace_of
-from analysis.simulation.run import Run
-from analysis.simulation.subjects import DOMAINS
-from analysis.simulation.tasks import Job, draw_job
-from analysis.simulation.teams import TEAMS, Team
+from analysis.model import Trace
 from analysis.streams import uniform, whole
 
-__all__ = ["SAMPLE_SEED", "TEAMS", "SimulationPolicy", "simulate", "write_samples"]
+from .record import trace_of
+from .run import Run
+from .subjects import DOMAINS
+from .tasks import Job, draw_job
+from .teams import TEAMS, Team
 
-SAMPLE_SEED = 7
+__all__ = ["TEAMS", "SimulationPolicy", "simulate"]
+
 #: 2 March 2026, 08:00 UTC, in seconds since 1970. Task follows task every hour, team follows team every four minutes.
 _START_S = 1_772_438_400
 #: What the moves of an average run come to without tool calls, in events.
 _N_MOVES = 15
+_P_PART = 0.95  # chance that a part of the easiest task comes out sound at one attempt ...
+_P_LOST = 0.4  # ... and what the hardest task takes off it
+_P_STATED = 0.75  # share of runs in which the components state probabilities; the incoherent team always does
 _RANGES = {
     "n_tasks": (1, 10**7), "n_good": (0, 3), "n_bad": (0, 11), "n_trials": (1, 1000), "n_events": (1, 10_000),
-    "p_part": (0, 1), "p_lost": (0, 1), "p_tool_error": (0, 1), "p_stated": (0, 1),
 }  # fmt: skip
 
 
@@ -44,10 +45,6 @@ class SimulationPolicy(msgspec.Struct, frozen=True, kw_only=True):
     n_bad : badly led teams that each task is given to, taken in turn; 0 to 11
     n_trials : runs of each team on each task; 1 to 1,000
     n_events : about how many events a trace has; tool calls fill what the moves of the team leave open; 1 to 10,000
-    p_part : probability that a part of the easiest task comes out sound at one attempt
-    p_lost : what the hardest task takes off that probability
-    p_tool_error : probability that a tool call fails and is made again
-    p_stated : share of runs in which the components state probabilities; the incoherent team always does
     """
 
     name: str = "sample"
@@ -57,10 +54,6 @@ class SimulationPolicy(msgspec.Struct, frozen=True, kw_only=True):
     n_bad: int = 2
     n_trials: int = 3
     n_events: int = 18
-    p_part: float = 0.95
-    p_lost: float = 0.4
-    p_tool_error: float = 0.1
-    p_stated: float = 0.75
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.teams if name not in TEAMS]:
@@ -84,28 +77,11 @@ def simulate(policy: SimulationPolicy, *, seed: int) -> Iterator[Trace]:
     for index in range(policy.n_tasks):
         job, teams = draw_job(seed, index), _teams_of(index, policy)
         for team in teams:
-            other = next((other.name for other in teams if other.is_good and other is not team), None)
             for trial in range(1, policy.n_trials + 1):
                 run = _new_run(policy, job, team=team, trial=trial, seed=seed, hour=index)
                 team.play(run)
-                stem = f"counterpoint:{policy.name}-{job.task_id}"
-                baseline_of = f"{stem}-{other}-{trial}" if other and team.name == "single" else None
-                trace_id = f"{stem}-{team.name}-{trial}"
-                yield trace_of(run, team, trace_id=trace_id, trial=trial, seed=seed, baseline_of=baseline_of)
-
-
-def write_samples(folder: Path) -> dict[str, int]:
-    """Write the sample traces of the default policy, one file a domain, and return file name -> traces.
-
-    The bytes are the same on every machine.
-    """
-    lines: dict[str, list[bytes]] = {f"{domain.name}.jsonl": [] for domain in DOMAINS}
-    for trace in simulate(SimulationPolicy(), seed=SAMPLE_SEED):
-        lines[f"{trace.task.domain}.jsonl"].append(encode(trace) + b"\n")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, written in lines.items():
-        (folder / name).write_bytes(b"".join(written))
-    return {name: len(written) for name, written in lines.items()}
+                trace_id = f"counterpoint:{policy.name}-{job.task_id}-{team.name}-{trial}"
+                yield trace_of(run, team, trace_id=trace_id, trial=trial, seed=seed)
 
 
 def _teams_of(index: int, policy: SimulationPolicy) -> list[Team]:
@@ -131,11 +107,10 @@ def _new_run(policy: SimulationPolicy, job: Job, *, team: Team, trial: int, seed
         job=job,
         own=own,
         luck=partial(uniform, seed, job.task_id, "luck", trial),
-        p_part=team.skill * max(0.0, policy.p_part - policy.p_lost * job.difficulty),
-        p_tool_error=policy.p_tool_error,
+        p_part=team.skill * (_P_PART - _P_LOST * job.difficulty),
         n_calls=max(0, policy.n_events - _N_MOVES) // 2,
         start_ms=1000 * (_START_S + 3600 * hour + 240 * list(TEAMS).index(team.name)) + whole(own("start"), 0, 59_999),
-        states=own("states") < policy.p_stated,
+        states=own("states") < _P_STATED,
         is_candid=team.is_candid,
         is_full=team.is_good,
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.model import Agent, ContextPackage
-from analysis.simulation.run import Run
-from analysis.simulation.subjects import Part
 from analysis.streams import whole
+
+from .run import Run
+from .subjects import Part
 
 _N_PROMPT_TOKENS = 60  # what every agent has before it at the start
 _LARGE = ("solo", "planner", "lead", "integrator")

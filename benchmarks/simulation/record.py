@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from analysis.model import Candidate, Groups, Label, Outcome, Relation, Source, Trace
-from analysis.simulation.run import Run
-from analysis.simulation.teams import Team
+
+from .run import Run
+from .teams import Team
 
 
-def trace_of(run: Run, team: Team, *, trace_id: str, trial: int, seed: int, baseline_of: str | None) -> Trace:
+def trace_of(run: Run, team: Team, *, trace_id: str, trial: int, seed: int) -> Trace:
     """Return the trace of a run that has stopped."""
     n_tests, n_passed = run.job.n_checks, run.n_passed()
     whole = Candidate(candidate_id="whole", event_id=run.merged, n_passed=n_passed, n_tests=n_tests) if run.merged else None
@@ -27,7 +28,6 @@ def trace_of(run: Run, team: Team, *, trace_id: str, trial: int, seed: int, base
         labels=(_planted(run, team),),
         groups=Groups(task=run.job.task_id, condition=team.name, trial=str(trial)),
         clock="unix",
-        baseline_of=baseline_of,
         extra={"seed": seed},
     )  # fmt: skip
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from analysis.model import Agent, Candidate, Claim, Event, Kind, Subtask
-from analysis.simulation.tasks import Job
+
+from .tasks import Job
 
 Level = Literal["component", "pre-aggregation", "final"]
 Draw = Callable[..., float]  # the keyed number in [0, 1)
@@ -38,7 +39,6 @@ class Run:
     own: Draw  # draws of this team's run
     luck: Draw  # draws that all teams share on this task and trial, so that they differ by how they work
     p_part: float  # chance that a part comes out sound at one attempt
-    p_tool_error: float
     n_calls: int  # tool calls that the workers make in all
     start_ms: int
     states: bool  # whether components state probabilities

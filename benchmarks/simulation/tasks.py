@@ -6,9 +6,10 @@ from functools import partial
 from typing import NamedTuple
 
 from analysis.model import Task
-from analysis.simulation.phrases import CHINESE, ENGLISH, Phrases
-from analysis.simulation.subjects import DOMAINS, Domain, Part, Subject
 from analysis.streams import pick, uniform
+
+from .phrases import CHINESE, ENGLISH, Phrases
+from .subjects import DOMAINS, Domain, Part, Subject
 
 
 class Job(NamedTuple):

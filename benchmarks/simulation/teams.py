@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from analysis.simulation.moves import delegate, hire, plan, rivals, spawn, stop, tell
-from analysis.simulation.run import Run
-from analysis.simulation.subjects import Part
-from analysis.simulation.work import begin, check, finish, merge
 from analysis.streams import pick, whole
+
+from .moves import delegate, hire, plan, rivals, spawn, stop, tell
+from .run import Run
+from .subjects import Part
+from .work import begin, check, finish, merge
 
 
 class Team(NamedTuple):

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from analysis.model import Candidate, Subtask
-from analysis.simulation.moves import tell
-from analysis.simulation.run import Run
-from analysis.simulation.subjects import Part
 from analysis.streams import pick, whole
 
+from .moves import tell
+from .run import Run
+from .subjects import Part
+
 _P_HIDDEN = 0.25  # chance that a part which builds on another fails without being told about it
+_P_TOOL_ERROR = 0.1  # chance that a tool call fails and is made again
 _P_FIT = 0.95  # chance that sound parts work together
 
 
@@ -78,7 +80,7 @@ def _use_tool(run: Run, agent_id: str, *, content: str, answer: str, after: Sequ
     """Call the domain's tool and read its answer; after an error, call once more."""
     tool = run.job.domain.tool
     call = run.add(agent_id, "act", action="tool_call", name=tool, content=content, after=after)
-    if run.own("tool error", call) < run.p_tool_error:
+    if run.own("tool error", call) < _P_TOOL_ERROR:
         error = run.add(agent_id, "act", action="tool_result", name=tool, after=(call,), error="timeout after 30 s")
         call = run.add(agent_id, "act", action="tool_call", name=tool, content=content, after=(error,), wait_s=2)
     return run.add(agent_id, "act", action="tool_result", name=tool, content=answer, after=(call,))

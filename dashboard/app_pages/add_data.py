@@ -36,7 +36,7 @@ with upload_column, st.form("add_data.upload", border=True, clear_on_submit=True
         selection.put(job=jobs.start(location, title, ["import", str(inbox), "--analyze"], job_id=folder.name))
 
 
-with st.expander("Or let teams of simulated agents do tasks of the built-in bank", icon=":material/play_circle:"):
+with st.expander("Or let teams do tasks of the built-in bank", icon=":material/play_circle:"):
     arrivals.draw_run_form(location)
 
 job_id = selection.get("job")

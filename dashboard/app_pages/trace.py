@@ -6,6 +6,7 @@ import streamlit as st
 
 from analysis.errors import UnknownNameError
 from dashboard import details, loading, network, notes, safe, selection, swimlane, tables
+from dashboard.loading.effects import credit_lanes
 
 VIEWS = {
     "lanes": "Lanes", "graph": "Graph", "events": "Events", "quality": "Findings and metrics", "claims": "Claims and coherence",
@@ -50,8 +51,9 @@ def pick(position: int | None) -> None:
 def draw_lanes() -> None:
     """The lanes; what is selected and shown in them is in the address when the page runs next."""
     axis = selection.choose("axis", "Axis", {"time": "By time", "order": "By order"}) if trace.clock is not None else "order"
+    by_credit = details.choose_credit(version, trace.trace_id)
     swimlane.draw(
-        loading.lanes(version, trace.trace_id),
+        credit_lanes(version, trace.trace_id, *by_credit) if by_credit else loading.lanes(version, trace.trace_id),
         selected=ids.index(selected) if selected is not None else None,
         axis=axis,
         shown=selection.interval(),
@@ -97,6 +99,7 @@ else:
             st.caption("Nothing is selected; this is how the run begins.")
         shown = selected or ids[0]
         details.draw_event(trace, ids.index(shown), loading.times(version, trace.trace_id))
+        details.draw_credit(version, trace.trace_id, shown)
         notes.draw(version, trace.trace_id, shown)
 st.subheader("Tags and notes on this trace")
 notes.draw(version, trace.trace_id)

@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import streamlit as st
@@ -22,6 +22,7 @@ from dashboard.swimlane.tree import lane_tree
 
 PREVIEW = 200  # characters of an event's text in its hover card
 _DIGEST = 16
+_PLAIN = "#8C8C8C"  # of the kinds, where colour says something else
 _HERE = Path(__file__).parent
 # One component for both messages, so that they meet in one script: the drawing, and what is selected in it.
 _canvas = st.components.v2.component(
@@ -31,7 +32,22 @@ _canvas = st.components.v2.component(
 )
 
 
-def rows(trace: Trace, *, critical: Sequence[str] = (), drag_s: Mapping[str, float] | None = None) -> dict[str, Any]:
+class Credit(NamedTuple):
+    """What events were worth, in place of the colours of their kinds.
+
+    metric : what they were worth it for
+    by_event : event id -> its colour and what to say of it; other events are drawn as not measured
+    legend : colour -> what it means
+    """
+
+    metric: str
+    by_event: Mapping[str, tuple[str, str]]
+    legend: Mapping[str, str]
+
+
+def rows(
+    trace: Trace, *, critical: Sequence[str] = (), drag_s: Mapping[str, float] | None = None, credit: Credit | None = None
+) -> dict[str, Any]:
     """Return what the canvas draws of a trace, as columns of plain values; events are known by their position.
 
     Parameters
@@ -44,7 +60,8 @@ def rows(trace: Trace, *, critical: Sequence[str] = (), drag_s: Mapping[str, flo
     `lanes`: the columns of `tree.lane_tree`. `kind`, `lane`: positions in `kinds` and `lanes`. `start`, `end`: seconds
     since the run began, None where none is stated; an end before its start is drawn as the start and named in `odd`.
     `ties`: cause, effect, cause, effect, … `head`, `label`: what the event is, long and short, as positions in `words`.
-    `notes`: what a reader should know of the whole.
+    `credit`: position of an event -> colour, words; None where colours are those of kinds. `swatches`: what colours mean,
+    None standing for what was not measured. `notes`: what a reader should know of the whole.
     """
     events = trace.events
     position = {event.event_id: n for n, event in enumerate(events)}
@@ -53,10 +70,12 @@ def rows(trace: Trace, *, critical: Sequence[str] = (), drag_s: Mapping[str, flo
     starts, ends, odd = _times(trace)
     kinds = list(KIND_COLORS)
     return {
-        "title": safe.line(trace.trace_id, 120),
+        "title": safe.line(trace.trace_id + (f", credit in {credit.metric}" if credit else ""), 120),
         "file": f"{safe.file_slug(trace.trace_id)}.png",
         "selected_color": SELECTED,
-        "kinds": [[kind, KIND_COLORS[kind], KIND_SHAPES[kind]] for kind in kinds],
+        "kinds": [[kind, _PLAIN if credit else KIND_COLORS[kind], KIND_SHAPES[kind]] for kind in kinds],
+        "credit": _credit(credit, position) if credit else None,
+        "swatches": [*credit.legend.items(), (None, "not measured")] if credit else [],
         "lanes": lanes,
         "kind": [kinds.index(kind_of(event.kind)) for event in events],
         "lane": [lane_of[event.agent_id or NO_AGENT] for event in events],
@@ -130,6 +149,11 @@ def run_start_s(trace: Trace) -> float | None:
     starts = [event.t_start_s for event in trace.events if event.t_start_s is not None]
     ends = [event.t_end_s for event in trace.events if event.t_end_s is not None]
     return min(starts or ends, default=None)
+
+
+def _credit(credit: Credit, position: Mapping[str, int]) -> dict[int, tuple[str, str]]:
+    found = {position[name]: said for name, said in credit.by_event.items() if name in position}
+    return {n: (color, safe.line(words, PREVIEW)) for n, (color, words) in sorted(found.items())}
 
 
 def _times(trace: Trace) -> tuple[list[float | None], list[float | None], list[int]]:

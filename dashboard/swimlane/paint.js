@@ -172,9 +172,9 @@ function paintEvents(g, view, marks) {
   const isFaint = related ? (i) => !related.reached.has(i) : (i) => marked.size > 0 && !marked.has(i);
   g.font = `11px ${theme.font}`;
   for (const kind of scene.kinds.map((_, k) => k).reverse()) { // the decisions last, over the work
-    const style = scene.kinds[kind], ink = inkOn(style[1]);
     for (const [i, mark] of marks) {
       if (scene.kind[i] !== kind) continue;
+      const style = styleOf(view, i), ink = style[3];
       const { x, y, width, height, isPoint } = mark;
       g.globalAlpha = isFaint(i) ? 0.3 : 1;
       if (isPoint && hasGlyphs && height >= 10) {
@@ -191,6 +191,13 @@ function paintEvents(g, view, marks) {
     }
   }
   g.globalAlpha = 1;
+}
+
+/** Name, colour and shape of an event, and the ink on it: the colour says its kind or, where that is shown, its credit. */
+function styleOf({ scene, theme }, i) {
+  const [kind, color, shape] = scene.kinds[scene.kind[i]], credit = scene.credit?.[i];
+  if (scene.credit && !credit) return [kind, theme.line, shape, theme.text];
+  return [kind, credit?.[0] ?? color, shape, inkOn(credit?.[0] ?? color)];
 }
 
 /** The shape and, where there is room, the name inside a bar: where the bar begins, or begins to be seen. */
@@ -304,6 +311,13 @@ function pictureOf(view) {
   let x = 14;
   for (const { kind, text } of kindsOf(scene).filter(({ kind }) => !view.hidden.has(kind))) {
     paintGlyph(g, scene.kinds[kind], x, 42, 5);
+    g.fillStyle = theme.text;
+    g.fillText(text, x + 10, 42);
+    x += g.measureText(text).width + 28;
+  }
+  for (const [color, text] of scene.swatches) {
+    g.fillStyle = color ?? theme.line;
+    g.fillRect(x - 5, 37, 10, 10);
     g.fillStyle = theme.text;
     g.fillText(text, x + 10, 42);
     x += g.measureText(text).width + 28;

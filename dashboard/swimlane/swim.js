@@ -91,6 +91,11 @@ function legendOf(view) {
     add(`Show or hide ${name}`, text, (g) => paintGlyph(g, view.scene.kinds[kind], 7, 7, 5),
       () => !view.hidden.has(kind), () => toggle(view.hidden, kind));
   }
+  for (const [color, text] of view.scene.swatches) {
+    const swatch = element("canvas", { width: 14, height: 14, "aria-hidden": true }), g = swatch.getContext("2d");
+    view.buttons.push(() => { g.fillStyle = color ?? view.theme.line; g.clearRect(0, 0, 14, 14); g.fillRect(1, 1, 12, 12); });
+    legend.append(element("span", { class: "swatch" }, swatch, text));
+  }
   const paintStroke = (g) => { g.fillStyle = view.theme.text; g.fillRect(0, 8, 14, 3); };
   const flip = () => { view.isPathShown = !view.isPathShown; };
   if (view.scene.critical.length) {
@@ -271,6 +276,7 @@ function aboutEvent({ scene }, i) {
     scene.words[scene.head[i]], `no. ${say(i + 1)} of ${say(scene.n)}`,
     `by ${scene.lanes.name[lane]}${role && ` (${role})`}`, times,
     ...(tokens.some((n) => n !== null) ? [`tokens in ${say(tokens[0])}, out ${say(tokens[1])}`] : []),
+    ...(scene.credit?.[i] ? [scene.credit[i][1]] : []),
     ...(scene.isCritical.has(i) ? ["on the critical path"] : []),
     ...(drag ? [`drag ${sayTime(drag)}: so much sooner would the run end without it`] : []),
     ...(i in scene.error ? [`error: ${scene.error[i]}`] : []), scene.text[i],

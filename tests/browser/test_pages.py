@@ -79,7 +79,7 @@ def test_an_uploaded_file_comes_in_and_a_bad_one_is_named(page: Page, serve: Ser
 
 def test_a_filter_stands_in_the_address_and_comes_back_on_reload(page: Page, url: str) -> None:
     open_page(page, f"{url}/traces?filter=condition:hierarchical", "Traces")
-    caption = page.get_by_text(re.compile(r"^9 of \d+ traces"))
+    caption = page.get_by_text(re.compile(r"^6 of \d+ traces"))
     expect(caption).to_be_visible(timeout=SLOW_MS)
     page.reload()
     expect(caption).to_be_visible(timeout=SLOW_MS)
@@ -94,13 +94,13 @@ def test_a_filter_stands_in_the_address_and_comes_back_on_reload(page: Page, url
 
 def test_a_table_downloads_exactly_the_filtered_rows(page: Page, url: str, tmp_path: Path) -> None:
     open_page(page, f"{url}/traces?filter=condition:hierarchical", "Traces")
-    expect(page.get_by_text(re.compile(r"^9 of"))).to_be_visible(timeout=SLOW_MS)
+    expect(page.get_by_text(re.compile(r"^6 of"))).to_be_visible(timeout=SLOW_MS)
     for name, read in (("CSV", pd.read_csv), ("Parquet", pd.read_parquet)):
         with page.expect_download(timeout=SLOW_MS) as download:
             page.get_by_role("button", name=name).click()
         download.value.save_as(tmp_path / name)
         rows = read(tmp_path / name)
-        assert len(rows) == 9
+        assert len(rows) == 6
         assert set(rows["condition"]) == {"hierarchical"}
 
 
@@ -138,7 +138,7 @@ def test_keys_press_the_buttons_that_are_there_and_never_while_typing(page: Page
     expect(page.get_by_text("event 2 of")).to_be_visible()
     page.keyboard.press("Escape")
     page.keyboard.press("]")
-    expect(page).to_have_url(re.compile("hierarchical-2"), timeout=SLOW_MS)
+    expect(page).to_have_url(re.compile("hierarchical-s7-2"), timeout=SLOW_MS)
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("next and previous event", timeout=SLOW_MS)
     page.keyboard.press("Escape")

@@ -14,8 +14,8 @@ from playwright.sync_api import Locator, Page, expect
 from analysis.model import Agent, Event, Trace, encode
 from analysis.pipeline import analyse, import_paths
 from analysis.pipeline.patterns import occurrence
-from analysis.simulation import SimulationPolicy, simulate
 from analysis.workspace import Snapshot, Workspace
+from benchmarks.simulation import SimulationPolicy, simulate
 from dashboard import swimlane
 
 if TYPE_CHECKING:

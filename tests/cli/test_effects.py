@@ -97,6 +97,7 @@ def test_a_study_is_stored_with_its_controls_and_goes_on_where_it_stopped(filled
     part = filled("effects", *options, "--budget", "60000")
     assert part.code == 0
     assert part.json["left"] > 0
+    assert any(note.startswith("a race allotted the pairs") for note in part.json["notes"])
     ran = filled("effects", *options)
     assert ran.json["there"] == part.json["made"] > 0
     assert ran.json["left"] == 0

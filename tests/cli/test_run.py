@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from analysis.counterfactual.sandbox import layers
+from analysis.estimation import wilson
 from analysis.model import decode
 from analysis.workspace import Snapshot, Workspace
 from tests.cli.conftest import Run
+from tests.counterfactual.endpoint import serving
 
 
 @pytest.fixture
@@ -26,7 +29,9 @@ def test_runs_come_into_the_workspace_with_a_single_agent_as_baseline(teams: Run
     assert {key: ran.json[key] for key in ("made", "there", "left", "out")} == {
         "made": 4, "there": 0, "left": 0, "out": "counterpoint-runs.jsonl",
     }  # fmt: skip
-    assert [(row["team"], row["runs"]) for row in ran.json["teams"]] == [("single", 2), ("chatty", 2)]
+    assert [(row["team"], row["world"], row["n"]) for row in ran.json["teams"]] == [
+        ("single", "simulated", 2), ("chatty", "simulated", 2),
+    ]  # fmt: skip
     assert ran.json["import"]["traces"] == 4
     traces = [decode(line) for line in (tmp_path / "counterpoint-runs.jsonl").read_bytes().splitlines()]
     stored = Snapshot(Workspace(str(tmp_path / "store"))).traces([trace.trace_id for trace in traces])
@@ -34,7 +39,14 @@ def test_runs_come_into_the_workspace_with_a_single_agent_as_baseline(teams: Run
     again = teams("--tasks", "chain-3", "--team", "chatty", "--trials", "2")
     assert again.code == 0
     assert "0 runs made, 4 runs there, 0 runs left, in counterpoint-runs.jsonl" in again.err
-    assert again.out.splitlines()[0].split() == ["team", "runs", "passed", "tokens", "a", "run"]
+    head, *rows = [re.split(r"  +", line.strip()) for line in again.out.splitlines()]
+    assert head == ["team", "world", "passed", "95 % interval", "tokens a run"]
+    for row, said in zip(rows, ran.json["teams"], strict=True):
+        share = wilson(said["passed"], 2)
+        assert share is not None
+        assert (said["rate"], said["low"], said["high"]) == share[:3]
+        interval = f"{100 * said['low']:.0f} to {100 * said['high']:.0f} %"
+        assert row[:4] == [said["team"], "simulated", f"{said['passed']} of 2 ({50 * said['passed']} %)", interval]
 
 
 def test_more_trials_add_to_the_file_and_change_nothing_in_it(teams: Run, tmp_path: Path) -> None:
@@ -47,16 +59,55 @@ def test_more_trials_add_to_the_file_and_change_nothing_in_it(teams: Run, tmp_pa
 
 def test_a_budget_leaves_runs_for_another_call(teams: Run) -> None:
     chosen = ("--tasks", "chain-3", "--tasks", "fan-4", "--team", "single", "--trials", "1", "--json")
-    assert [teams(*chosen, "--budget", budget).json["made"] for budget in ("0s", "1", "1tokens")] == [0, 1, 1]
+    for budget in ("1", "1tokens"):
+        ran = teams(*chosen, "--budget", budget)
+        assert (ran.code, ran.json["made"]) == (1, 1) if ran.json["left"] else (0, 1)
+        assert ran.json["why"] == (["the budget is spent"] if ran.json["left"] else [])
+        assert ("1 runs are left, the same command goes on with them: the budget is spent" in ran.err) == bool(ran.json["left"])
     assert teams(*chosen).json["there"] == 2
 
 
 def test_a_number_of_tasks_takes_the_shapes_in_turn_and_a_team_file_is_a_team(teams: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("about = 'Mine.'\nlayout = 'single'\nlead = 'solo'\n[components.solo]\n")
     ran = teams("--tasks", "3", "--team", "mine.toml", "--no-baseline", "--trials", "1", "--json")
-    assert [(row["team"], row["runs"]) for row in ran.json["teams"]] == [("mine", 3)]
+    assert [(row["team"], row["n"]) for row in ran.json["teams"]] == [("mine", 3)]
     lines = (tmp_path / "counterpoint-runs.jsonl").read_bytes().splitlines()
     assert [decode(line).extra["run"]["task"]["shape"] for line in lines] == ["chain-3", "chain-5", "relay-3"]
+
+
+def test_a_team_that_never_passes_has_an_interval_too(teams: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text(
+        "about = 'Bad.'\nlayout = 'single'\nlead = 'solo'\n[components.solo]\ncompetence = 0\nfaults = { performance = 0 }\n"
+    )
+    (row,) = teams("--tasks", "chain-3:2", "--team", "bad.toml", "--no-baseline", "--trials", "2", "--json").json["teams"]
+    assert (row["n"], row["passed"], row["rate"], row["low"], round(row["high"], 4)) == (4, 0, 0.0, 0.0, 0.4899)
+    shown = teams("--tasks", "chain-3:2", "--team", "bad.toml", "--no-baseline", "--trials", "2")
+    assert "0 of 4 (0 %)  0 to 49 %" in re.sub(r" {2,}", "  ", shown.out)
+
+
+def test_a_live_team_goes_on_after_its_budget_and_has_no_simulated_baseline(
+    teams: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openai", reason="live agents need the package openai (extra `live`)")
+    monkeypatch.setenv("LOOPBACK_KEY", "sk-1")
+    chosen = ("--tasks", "chain-3", "--team", "model.toml", "--trials", "2")
+    with serving(answer=lambda body: '{"text": "No.", "choice": "stop", "program": "x = 1"}') as server:
+        (tmp_path / "model.toml").write_text(
+            "about = 'A model.'\nlayout = 'single'\nlead = 'solo'\n[live.solo]\nkey_env = 'LOOPBACK_KEY'\nmodel = 'm'\n"
+            f"base_url = '{server.url}'\nmax_tokens = 50\n"
+        )
+        short = teams(*chosen, "--budget", "8calls", "--json")
+        assert (short.code, short.json["made"], short.json["left"], len(server.log)) == (1, 1, 1, 8)
+        assert short.json["models"] == {"tokens": 400, "money": 0.0, "n_calls": 8, "n_open": 0}
+        assert "1 runs are left, the same command goes on with them: budget: too little is left for the next call" in short.err
+        whole = teams(*chosen, "--budget", "100calls")
+        assert (whole.code, len(server.log)) == (0, 12)
+        assert "models so far: 12 calls, 600 tokens" in whole.err
+        assert re.sub(r" {2,}", "  ", whole.out.splitlines()[1]).strip() == "model  live  0 of 2 (0 %)  0 to 66 %  300"
+        monkeypatch.delenv("LOOPBACK_KEY")
+        gone = teams(*chosen, "--out", "other.jsonl")
+        assert (gone.code, gone.err.count("\n")) == (2, 1)
+        assert "LOOPBACK_KEY: the environment variable holds no key - export LOOPBACK_KEY" in gone.err
 
 
 @pytest.mark.parametrize(
@@ -66,7 +117,12 @@ def test_a_number_of_tasks_takes_the_shapes_in_turn_and_a_team_file_is_a_team(te
         (("--team", "gone.toml"), "gone.toml: the file cannot be read"),
         (("--tasks", "ring"), "tasks: no such shape (got ring, expected chain-3, "),
         (("--tasks", "a b"), "'a b' is neither a shape, nor SHAPE:N, nor a number"),
+        (("--tasks", "diamond:0"), "'diamond:0' is no task; give at least 1"),
+        (("--tasks", "0"), "'0' is no task; give at least 1"),
         (("--budget", "much"), "'much' is neither a number of tokens nor of seconds (90s)"),
+        (("--budget", "5calls"), "'5calls' is neither a number of tokens nor of seconds (90s)"),
+        (("--budget", "0"), "'0' leaves nothing to spend; give more, or none for no limit"),
+        (("--budget", "0s"), "'0s' leaves nothing to spend"),
         (("--team", "chatty", "--team", "chatty"), "teams: two teams have the same name (got chatty)"),
     ],
 )

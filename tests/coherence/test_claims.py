@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import data_folder
 from analysis.coherence import Measured, Quote, parse
 from analysis.coherence.claims import (
     Extracted,
@@ -30,6 +29,7 @@ from analysis.coherence.claims.verbalised import MAX_STATED, MAX_TEXT, stated
 from analysis.model import Agent, Claim, Event, Relation, Trace, decode
 from analysis.readers import composition, spans, whowhen
 from analysis.readers.source import Source, open_source
+from benchmarks.simulation import SimulationPolicy, simulate
 
 
 def numbers(text: str, *names: str) -> list[float | None]:
@@ -474,20 +474,18 @@ def test_trials_are_joined_by_key_and_never_by_row() -> None:
     assert over_trials([*reversed(runs), runs[0]]) == found
 
 
-# --- the samples of the product and real traces -----------------------------------------------------------------------
+# --- simulated and real traces -----------------------------------------------------------------------
 
 
-def test_every_quote_in_the_sample_texts_is_read_back_exactly() -> None:
+def test_every_quote_in_simulated_texts_is_read_back_exactly() -> None:
     n = 0
-    for path in sorted((data_folder() / "samples").glob("*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            trace = decode(line)
-            bare = extract(msgspec.structs.replace(trace, claims=()))
-            assert bare.unlinked == ()
-            got, given_claims = ([facts(c) for c in claims] for claims in ([x.claim for x in bare.claims], trace.claims))
-            assert sorted(got) == sorted(given_claims)
-            assert extract(trace) == Extraction((), ())
-            n += len(got)
+    for trace in simulate(SimulationPolicy(), seed=7):
+        bare = extract(msgspec.structs.replace(trace, claims=()))
+        assert bare.unlinked == ()
+        got, given_claims = ([facts(c) for c in claims] for claims in ([x.claim for x in bare.claims], trace.claims))
+        assert sorted(got) == sorted(given_claims)
+        assert extract(trace) == Extraction((), ())
+        n += len(got)
     assert n > 500
 
 

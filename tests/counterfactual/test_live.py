@@ -24,6 +24,7 @@ from analysis.counterfactual.agents.ledger import Answer, Cap, Cost, Ledger
 from analysis.counterfactual.agents.live import Endpoint, LiveAgent
 from analysis.counterfactual.agents.prompts import messages_of, read_answer
 from analysis.counterfactual.agents.protocol import Purpose, Request, Response, Seen
+from analysis.counterfactual.agents.simulated import Component, Simulated
 from analysis.counterfactual.clock import RealClock
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.packages import FULL, package_of
@@ -33,7 +34,7 @@ from analysis.counterfactual.tasks.bank import load_bank
 from analysis.counterfactual.tasks.compose import ComposedTask, compose
 from analysis.counterfactual.tasks.programs import program, sources
 from analysis.counterfactual.tasks.shapes import SHAPES
-from analysis.counterfactual.teams import ready_teams
+from analysis.counterfactual.teams import ready_teams, team_of
 from analysis.errors import BudgetSpent, EndpointError
 from analysis.streams import stream
 from tests.counterfactual.endpoint import INPUT_TOKENS, OUTPUT_TOKENS, free_port, serving
@@ -493,6 +494,99 @@ def test_answers_are_read_strictly(
         assert read.startswith(found)
     else:
         assert read == found
+
+
+RIGHT = "def f():\n    return {}\n"
+
+
+@pytest.mark.parametrize(
+    ("purpose", "options", "said", "found"),
+    [
+        ("stop", ("stop", "go on"), 'Sure! {"choice": "stop"} Anything else?', Response(choice="stop")),
+        ("stop", ("stop", "go on"), 'First {"choice": "stop"}, no: {"choice": "go on"}.', Response(choice="go on")),
+        ("stop", ("stop", "go on"), '{"choice": "Stop."}', Response(choice="stop")),
+        ("stop", ("stop", "go on"), "**Go on**", Response(choice="go on")),
+        ("stop", ("stop", "go on"), "I would stop or go on.", "no JSON"),
+        ("stop", ("stop",), '```\n{"choice": "stop", "p": "0.5"}\n```', Response(choice="stop", claims=(("solved", 0.5),))),
+        ("verify", PARTS, '~~~ JSON\n{"rejected": ["P2", "p2"]}\n~~~', Response(rejected=("p2",))),
+        ("message", ("status",), '{"text": "two\nlines"}', Response(text="two\nlines")),
+        ("message", ("status",), '{"text": "a", "choice": "status", "program": "x"}', Response(text="a")),
+        ("write", (), f"Here it is:\n```python\n{RIGHT}```\nDone.", Response(program=RIGHT)),
+        ("write", (), f"  ```py\n  {RIGHT[:8]}\n      pass\n  ```", Response(program="def f():\n    pass\n")),
+        ("write", (), f"```\n{RIGHT}```", Response(program=RIGHT)),
+        ("write", (), f'{{"p": 0.5}}\n````Python title=a\n{RIGHT}````', Response(program=RIGHT, claims=(("p1_ok", 0.5),))),
+        ("write", (), json.dumps({"program": f"```python\n{RIGHT}```"}), Response(program=RIGHT)),
+        ("write", (), f"```json\n{{'p': 0.5}}\n```\n```python\n{RIGHT}```", Response(program=RIGHT)),
+        ("write", (), f"```python\n{RIGHT}", "`program` is missing"),
+        ("write", (), "def f(): return {}", "`program` is missing"),
+        ("write", (), '{"p": NaN, "program": "x"}', "no JSON"),
+        ("write", (), '{"a": ' * 100_000, "no JSON"),
+        ("answer", (), "{" * 100_000 + '{"program": "x"}', "no JSON"),
+    ],
+)  # fmt: skip
+def test_what_a_model_says_besides_and_how_it_fences_does_not_matter(
+    task: ComposedTask, purpose: Purpose, options: tuple[str, ...], said: str, found: Response | str
+) -> None:
+    read = read_answer(about(task, purpose, part="p1", options=options), said)
+    assert read == found if isinstance(found, Response) else isinstance(read, str) and read.startswith(found)
+
+
+def test_options_that_do_not_speak_for_themselves_are_explained(task: ComposedTask) -> None:
+    def lines(purpose: Purpose, *options: str) -> list[str]:
+        text = messages_of(about(task, purpose, options=options))[1]["content"]
+        return [line for line in text.splitlines() if line.startswith("- ") and not line.startswith(("- p1:", "- p2:", "- p3:"))]
+
+    assert [line.partition(":")[0] for line in lines("plan", "by part", "same part")] == ["- by part", "- same part"]
+    assert lines("plan", "missing part:p2") == []
+    assert lines("plan", "by part", "missing part:p2")[1] == "- missing part:p2: the same without this part"
+    assert lines("stop", "stop", "go on") == [
+        "- stop: the run ends with what there is",
+        "- go on: what was rejected is written again",
+    ]
+    assert lines("stop", "stop") == lines("assign", "a", "b") == []
+
+
+class _Prompted:
+    """A model that keeps what it is told, and answers as a simulated agent does."""
+
+    def __init__(self) -> None:
+        self.told: dict[Purpose, str] = {}
+
+    def act(self, request: Request) -> Response:
+        """Answer a request."""
+        self.told[request.purpose] = "\n".join(message["content"] for message in messages_of(request))
+        return Simulated(Component(competence=1.0, fidelity=1.0, stops_at=0.0)).act(request)
+
+
+def test_every_decision_of_a_run_is_put_before_a_model_with_all_that_it_needs(task: ComposedTask, judge: Judge) -> None:
+    crew = team_of({
+        "name": "x", "about": "", "split": "asked", "assignment": "asked", "strategy": "asked", "verifier": "tester",
+        "n_repairs": 1, "stop": "asked", "n_status": 1, "package": ["nl", "signatures", "scenarios", "domain_model"],
+        "components": {"planner": {}, "coder": {}, "tester": {}},
+    }, "x")  # fmt: skip
+    model = _Prompted()
+    agents = dict.fromkeys(("planner", "coder", "tester"), model)
+    execute(plan_for(crew, task, trial=Trial(7), agents=agents), task, agents, trial=Trial(7), judge=judge)
+    solo, alone = ready_teams()["single"], _Prompted()
+    execute(plan_for(solo, task, trial=Trial(7), agents={"solo": alone}), task, {"solo": alone}, trial=Trial(7), judge=judge)
+    assert {**model.told, **alone.told}.keys() == {"plan", "assign", "write", "verify", "message", "aggregate", "stop", "answer"}
+    node = task.nodes[-1]
+    for purpose in ("plan", "assign", "verify", "aggregate", "stop"):
+        assert task.text in model.told[purpose], purpose
+    assert task.text in alone.told["answer"]
+    for told in (model.told["write"], model.told["message"], alone.told["write"]):
+        for text in (
+            node.function.statement,
+            node.function.signature,
+            "is " + json.dumps(node.function.cases[0].expected),
+            "return p3",
+        ):
+            assert text in told
+    assert "Decide which agent" not in model.told["assign"]
+    assert "Choose which agent is to write the part p" in model.told["assign"]
+    assert "tests pass" in model.told["verify"]
+    assert "one of p1, p2, p3" not in model.told["aggregate"]
+    assert "def solve(" in model.told["verify"]
 
 
 @settings(max_examples=200, deadline=None)

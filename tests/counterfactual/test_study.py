@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,14 +23,15 @@ from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.pairing import Pair, Replayer, pair_frame, q_of
 from analysis.counterfactual.recorded import Intervention
 from analysis.counterfactual.runs import Budget, Job, recipes, run_job
-from analysis.counterfactual.study import CONFIRM, SCREEN, Design, study
+from analysis.counterfactual.study import CONFIRM, SCREEN, Design, Study, pairs_so_far, study
 from analysis.counterfactual.tasks.programs import program
 from analysis.counterfactual.teams import Team, ready_teams
 from analysis.errors import ReplayError
-from analysis.model import Event, Source, Trace
+from analysis.model import Event, Source, Trace, encode
 from analysis.pipeline.effects import cell_rows, effect_rows
 from tests.counterfactual.players import PERFECT, team
 
+ROOT = Path(__file__).resolve().parents[2]
 TEAMS = ready_teams()
 #: One who writes a part right with 0.9 if told what it builds on, else with 0.8; wrong sources end quickly.
 CODER = {**PERFECT, "competence": 0.9, "faults": {"performance": 0.0}, "effects": {"blind": math.log(4 / 9)}}
@@ -176,6 +184,112 @@ def test_a_study_goes_on_where_its_budget_ended_and_nothing_is_made_twice(judge:
     again = study(traces, whole, design=SMALL)
     assert (again.n_made, again.n_there, again.n_tokens) == (0, once.n_made, 0)
     assert again.controls == once.controls
+
+
+RACE = Design(k=6, n_pairs=3, n_confirm=4, n_chosen=2, allocation="racing")
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_bytes().splitlines()]
+
+
+def test_a_race_goes_on_where_its_budget_ended_and_ends_like_one_that_went_through(judge: Judge, tmp_path: Path) -> None:
+    traces = [ran(TEAMS[name], judge) for name in ("parallel", "stops-too-early")]
+    whole, halved = tmp_path / "whole.jsonl", tmp_path / "halved.jsonl"
+    once = study(traces, whole, design=RACE)
+    assert (once.n_left, once.is_sound) == (0, True)
+    part, left = study(traces, halved, design=msgspec.structs.replace(RACE, budget=Budget(tokens=90_000))), list[int]()
+    while part.n_left:
+        left.append(part.n_left)
+        with halved.open("ab") as file:
+            file.write(b'{"seed": 0, "key": ["cou')  # as a crash leaves it
+        part = study(traces, halved, design=msgspec.structs.replace(RACE, budget=Budget(tokens=90_000)))
+    assert left == sorted(left, reverse=True)
+    assert len(left) > 1
+    assert halved.read_bytes() == whole.read_bytes()
+    assert (part.pairs, part.controls, part.notes) == (once.pairs, once.controls, once.notes)
+
+
+def test_a_race_confirms_on_fresh_seeds_what_matters_and_says_how_its_pairs_were_chosen(judge: Judge, tmp_path: Path) -> None:
+    traces = [ran(TOLD, judge), ran(TEAMS["stops-too-early"], judge)]
+    done = study(traces, tmp_path / "p.jsonl", design=msgspec.structs.replace(RACE, operators=("advance", "aggregate", "assign")))
+    screened = [line for line in lines_of(tmp_path / "p.jsonl") if line["key"][4] == SCREEN]
+    assert all(0 < line["p_chosen"] <= 1 and line["why"] in ("floor", "open", "turn", "lot") for line in screened)
+    assert not any("p_chosen" in line for line in lines_of(tmp_path / "p.jsonl") if line["key"][4] != SCREEN)
+    confirmed = {(pair.operator, pair.parameters) for pair in done.pairs if pair.seed_block == CONFIRM}
+    assert confirmed <= {("advance", json.dumps({"without": f"write:p{n}"})) for n in (1, 2, 3)}
+    assert len(confirmed) == 2
+    seeds = [{(pair.trace_id, pair.q["makespan_s"]) for pair in done.pairs if pair.seed_block == b} for b in (SCREEN, CONFIRM)]
+    assert not seeds[0] & seeds[1]
+    assert "a race allotted the pairs" in done.notes[-1]
+    assert done.notes[0].endswith("decisions were left out: they change nothing, or the same as another")
+
+
+def test_of_a_race_no_screening_has_an_interval_and_a_cell_counts_each_decision_once(judge: Judge, tmp_path: Path) -> None:
+    design = msgspec.structs.replace(RACE, operators=("advance",), n_pairs=8, n_confirm=8)
+    done = study([ran(TOLD, judge)], tmp_path / "p.jsonl", design=design)
+    frame = pair_frame(done.pairs)
+    rows = effect_rows(frame, seed=0, allocation="racing")
+    blocks = {block: [row for row in rows if row["seed_block"] == block] for block in (SCREEN, CONFIRM)}
+    assert all(row["low"] is row["high"] is row["q_value"] is None for row in blocks[SCREEN])
+    assert any(row["low"] is not None for row in blocks[CONFIRM])
+    (cell,) = [cell for cell in cell_rows(frame, seed=0, allocation="racing") if cell["metric"] == "passed"]
+    n_decisions = len({(pair.event_id, pair.parameters) for pair in done.pairs})
+    assert (cell["n"], cell["delta_q"]) == (n_decisions, -1.0)
+    assert cell["n"] < len(frame[(frame["metric"] == "passed") & (frame["seed_block"] == SCREEN)])
+
+
+RACER = """
+import sys
+from pathlib import Path
+from analysis.counterfactual.study import Design, study
+from analysis.model import decode
+if __name__ == "__main__":
+    traces = [decode(line) for line in Path(sys.argv[1]).read_bytes().splitlines()]
+    design = Design(k=6, n_pairs=3, n_confirm=4, n_chosen=2, allocation="racing")
+    study(traces, Path(sys.argv[2]), design=design, workers=int(sys.argv[3]))
+"""
+
+
+def _killed_at(n_lines: int, command: list[str], out: Path) -> None:
+    """Start a study and kill it, and it alone, once its file has so many lines."""
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    while process.poll() is None and (not out.exists() or out.read_bytes().count(b"\n") < n_lines):
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize(
+    ("workers", "kills"), [(1, (14,)), *[pytest.param(n, tuple(range(9, 40, 6)), marks=pytest.mark.soak) for n in (1, 2)]]
+)
+def test_a_race_that_is_killed_leaves_the_bytes_of_one_that_went_through(
+    workers: int, kills: tuple[int, ...], judge: Judge, tmp_path: Path
+) -> None:
+    traces = [ran(TEAMS[name], judge) for name in ("parallel", "stops-too-early")]
+    (tmp_path / "runs.jsonl").write_bytes(b"".join([encode(trace) + b"\n" for trace in traces]))
+    script, out, whole = tmp_path / "racer.py", tmp_path / "killed.jsonl", tmp_path / "whole.jsonl"
+    script.write_text(RACER)
+    command = [sys.executable, str(script), str(tmp_path / "runs.jsonl"), str(out), str(workers)]
+    for n_lines in kills:
+        _killed_at(n_lines, command, out)
+        assert b"\n" in out.read_bytes()
+    done = study(traces, out, design=RACE)
+    assert done.n_there >= kills[-1]
+    once = study(traces, whole, design=RACE)
+    assert out.read_bytes() == whole.read_bytes()
+    assert done._replace(n_made=0, n_there=0, n_tokens=0) == once._replace(n_made=0, n_there=0, n_tokens=0)
+
+
+def test_the_pairs_of_a_study_under_way_can_be_read_and_its_file_is_left_alone(judge: Judge, tmp_path: Path) -> None:
+    file = tmp_path / "p.jsonl"
+    assert pairs_so_far(file, 0) == []
+    done: Study = study([ran(TEAMS["single"], judge)], file, design=msgspec.structs.replace(SMALL, n_confirm=0))
+    torn = file.read_bytes() + b'{"seed": 0, "key": ["cou'
+    file.write_bytes(torn)
+    assert pairs_so_far(file, 0) == list(done.pairs)
+    assert pairs_so_far(file, 1) == []
+    assert file.read_bytes() == torn
 
 
 def test_two_processes_find_what_one_does(judge: Judge, tmp_path: Path) -> None:

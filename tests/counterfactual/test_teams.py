@@ -104,6 +104,13 @@ GOOD_FILE = """about = "x"
 [components.planner]
 [components.coder]
 """
+ALONE = """about = "x"
+[components.planner]
+"""
+LIVE = """[live.coder]
+base_url = "http://h/v1"
+model = "m"
+"""
 
 
 @pytest.mark.parametrize(
@@ -124,6 +131,30 @@ GOOD_FILE = """about = "x"
         (f"stop = 'asked'\n{GOOD_FILE}", "stop: the lead is asked after checks, and there are none"),
         (f"durations_s = {{ lunch = 1 }}\n{GOOD_FILE}", r"durations_s: no such entry \(got lunch, expected spawn, delegate,"),
         (f"name = 'Big Team'\n{GOOD_FILE}", "odd.toml: name: a field does not have its shape"),
+        (f"{ALONE}[live.coder]\nmodel = 'm'", r"odd.toml: live\[...\]: .*missing required field `base_url`"),
+        (f"{ALONE}{LIVE}key = 'sk-1'", r"odd.toml: live\[...\]: .*unknown field `key`"),
+        (f"{ALONE}{LIVE}n_tries = 0", r"odd.toml: live\[...\].n_tries: .*>= 1"),
+        (f"{GOOD_FILE}{LIVE}", "odd.toml: live.coder: a component that is live is nothing else - take it out of `components`"),
+        (
+            f"{ALONE}{LIVE}{LIVE.replace('coder', 'critic')}",
+            r"odd.toml: live.critic: no such component takes part \(expected planner, c",
+        ),
+        (
+            f"{ALONE}{LIVE.replace('//', '//me:pw@')}",
+            r"odd.toml: live.coder.base_url: not the address of an endpoint \(expected http",
+        ),
+        (f"{ALONE}{LIVE.replace('http://h', 'file:///etc/passwd')}", "odd.toml: live.coder.base_url: not the address"),
+        (
+            f"{ALONE}[trained]\ncoder = 'gone.json'",
+            r"odd.toml: trained.coder: .*gone.json: the file cannot be read \(got No such",
+        ),
+        (f"{ALONE}[trained]\ncoder = 'odd.toml'", r"odd.toml: trained.coder: .*odd.toml: not a policy"),
+        (f"{ALONE}[trained]\ncoder = 3", r"odd.toml: trained\[...\]: a field does not have its shape"),
+        (f"{GOOD_FILE}[trained]\ncritic = {{ purposes = ['stop'] }}", "odd.toml: trained.critic: no such component takes part"),
+        (
+            f"{ALONE}{LIVE}[trained]\ncoder = {{ purposes = ['write'] }}",
+            "odd.toml: live.coder: a component that is live is nothing",
+        ),
     ],
 )
 def test_a_wrong_team_file_names_the_file_and_the_field(text: str, words: str, tmp_path: Path) -> None:

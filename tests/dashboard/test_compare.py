@@ -21,7 +21,7 @@ from analysis.workspace import Snapshot, Workspace
 from dashboard.figures.compare import MAX_LANES, MAX_PLACES, forest, side_by_side
 from dashboard.selection import PAGES
 
-FIRST, SECOND = "counterpoint:sample-software-1-parallel-1", "counterpoint:sample-software-1-serial-collapse-1"
+FIRST, SECOND = "counterpoint:fan-4-c5d8358d-parallel-s7-1", "counterpoint:fan-4-c5d8358d-serial-collapse-s7-1"
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +81,17 @@ def test_without_a_choice_the_page_says_what_to_choose(page: AppTest) -> None:
     assert page.info[0].value.startswith("Choose the first of two runs here")
     assert len(page.dataframe[0].value) == 108
     pick(page, "compare-a", 0)
-    assert address(page, "a") == "counterpoint:sample-research-1-incoherent-1"
+    assert address(page, "a") == "counterpoint:chain-3-fdc0a821-best-of-three-s7-1"
     assert page.info[0].value == "Choose the second run; these are the other runs of this task."
 
 
 def test_the_second_run_is_offered_from_the_same_task(page: AppTest) -> None:
     shown(page, a=FIRST)
     offered = page.dataframe[0].value
-    assert len(offered) == 11
-    assert set(offered["Condition"]) == {"parallel", "serial-collapse", "single", "aggregation-leakage"}
+    assert len(offered) == 20
+    assert set(offered["Condition"]) == {
+        "single", "parallel", "best-of-three", "late-aggregation", "overconfident-planner", "serial-collapse", "stops-too-early",
+    }  # fmt: skip
 
 
 def test_two_runs_are_counted_drawn_and_listed(analysed: Workspace, page: AppTest) -> None:
@@ -110,13 +112,13 @@ def test_two_runs_are_counted_drawn_and_listed(analysed: Workspace, page: AppTes
 
 def test_an_event_that_is_picked_is_shown_in_both_runs_with_the_way_to_it(page: AppTest) -> None:
     shown(page, a=FIRST, b=SECOND)
-    at = page.dataframe[1].value["Event in A"].tolist().index("planner.4")
+    at = page.dataframe[1].value["Event in A"].tolist().index("give:p2")
     pick(page, "compare-events", at)
     assert address(page, "place") == "3"
-    assert [code.value for code in page.code] == ["coder-2, please take match_account."] * 2
-    assert "waits for: planner.2" in texts(page.text)
-    assert "waits for: coder-1.1" in texts(page.text)
-    assert any("event=planner.4" in link and "serial-collapse-1" in link for link in links(page))
+    assert [code.value for code in page.code] == ["coder-2, please write p2."] * 2
+    assert "waits for: spawn" in texts(page.text)
+    assert "waits for: write:p1.report" in texts(page.text)
+    assert any("event=give%3Ap2" in link and "serial-collapse-s7-1" in link for link in links(page))
     (drawing,) = figures(page)
     assert drawing["data"][-1]["marker"]["symbol"] == "circle-open"
 
@@ -137,14 +139,14 @@ def test_an_id_that_is_not_there_is_one_line_and_the_address_can_be_mended(page:
     shown(page, a="no-such-run", b=SECOND)
     assert len(page.error) == 1
     assert "no trace has this id" in page.error[0].value.replace("\\", "")
-    page.text_input(key="url.a").set_value("sample-software-1-parallel-1").run()
+    page.text_input(key="url.a").set_value("fan-4-c5d8358d-parallel-s7-1").run()
     assert not page.error
-    assert address(page, "a") == "sample-software-1-parallel-1"
+    assert address(page, "a") == "fan-4-c5d8358d-parallel-s7-1"
     assert len(figures(page)) == 1
 
 
 def test_runs_of_different_tasks_say_so(page: AppTest) -> None:
-    shown(page, a=FIRST, b="sample-support-1-single-1")
+    shown(page, a=FIRST, b="relay-3-f343b3dc-single-s7-1")
     assert "different tasks" in page.warning[0].value
 
 
@@ -152,9 +154,9 @@ def test_two_groups_have_their_outcome_in_a_sentence(page: AppTest) -> None:
     shown(page, view="groups", fa="condition:single", fb="-condition:single")
     sentence = next(m.value for m in page.markdown if "passed" in m.value)
     assert sentence.startswith(
-        "**A** **85%** passed, 27 runs of 9 tasks · **B** **38%** passed, 81 runs of 9 tasks · difference **-47** "
+        "**A** **67%** passed, 15 runs of 5 tasks · **B** **52%** passed, 93 runs of 5 tasks · difference **-14** "
     )
-    assert sentence.endswith("paired within 9 tasks")
+    assert sentence.endswith("paired within 5 tasks")
     assert "Evidence: observational" in texts(page.caption)
     assert not page.warning
     table = page.dataframe[0].value
@@ -164,7 +166,7 @@ def test_two_groups_have_their_outcome_in_a_sentence(page: AppTest) -> None:
 
 
 def test_groups_with_few_tasks_say_how_many_are_needed(page: AppTest) -> None:
-    shown(page, view="groups", fa="condition:parallel", fb="condition:pipeline")
+    shown(page, view="groups", fa="condition:chatty", fb="condition:echoing-verifier")
     assert "not enough samples" in texts(page.markdown).replace("\\", "")
     assert "5 in both, or 5 in each, are needed" in texts(page.markdown).replace("\\", "")
     assert page.info[0].value.startswith("Not enough samples for any interval")
@@ -175,7 +177,7 @@ def test_without_groups_pairs_are_suggested_as_links(page: AppTest) -> None:
     shown(page, view="groups")
     assert "take one of these pairs" in page.info[0].value
     first = next(link for link in links(page) if "fa=" in link)
-    assert "view=groups&fa=condition%3Asingle&fb=-condition%3Asingle" in first
+    assert "view=groups&fa=condition%3Aparallel&fb=condition%3Asingle" in first
 
 
 @pytest.mark.parametrize(
@@ -244,9 +246,9 @@ def test_text_of_strangers_stays_text(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_two_rows_of_the_list_lead_here(page: AppTest) -> None:
-    page.query_params["filter"] = "task:software-1 condition:parallel"
+    page.query_params["filter"] = "task:fan-4-c5d8358d condition:parallel"
     page.switch_page(PAGES["traces"].file).run()
-    assert any("compare?view=groups&fa=task%3Asoftware-1" in link for link in links(page))
+    assert any("compare?view=groups&fa=task%3Afan-4" in link for link in links(page))
     page.session_state["table.traces"] = {"selection": {"rows": [0, 2], "columns": [], "cells": []}}
     page.run()
     page.button(key="traces.compare").click().run()

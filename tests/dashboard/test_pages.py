@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from analysis import model
 from analysis.pipeline import import_paths
 from analysis.workspace import Snapshot, Workspace
+from benchmarks.simulation import SimulationPolicy, simulate
 from dashboard import check
 from dashboard.selection import PAGES
 
@@ -84,6 +85,21 @@ def test_an_event_that_is_not_there_is_named(samples: Workspace, app: AppTest) -
     app.query_params["trace"], app.query_params["event"] = trace_id, "no-such-event"
     app.switch_page(PAGES["trace"].file).run()
     assert "no event" in app.warning[0].value
+
+
+def test_a_label_says_who_and_leads_to_its_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, app: AppTest) -> None:
+    trace = next(t for t in simulate(SimulationPolicy(n_tasks=1), seed=7) if t.groups.condition == "serial-collapse")
+    (label,) = trace.labels
+    (tmp_path / "one.jsonl").write_bytes(model.encode(trace) + b"\n")
+    workspace = Workspace(tmp_path / "w", create=True)
+    import_paths(workspace, [tmp_path / "one.jsonl"])
+    monkeypatch.setenv("COUNTERPOINT_WORKSPACE", workspace.location)
+    app.query_params["trace"], app.query_params["view"] = trace.trace_id, "claims"
+    app.switch_page(PAGES["trace"].file).run()
+    assert app.markdown[-1].value == "**simulation** · planted\\: planner"
+    assert app.text[-1].value == label.text
+    app.button(key="trace.label.0").click().run()
+    assert app.query_params["event"] == label.event_id == "planner.2"
 
 
 def test_a_trace_without_events_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, app: AppTest) -> None:

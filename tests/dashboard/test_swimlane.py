@@ -75,6 +75,19 @@ def test_every_event_stands_in_the_lane_of_its_agent_with_seconds_since_the_run_
     assert drawn["notes"] == []
 
 
+def test_credit_takes_the_place_of_the_colours_of_kinds_and_leaves_blank_what_was_not_measured() -> None:
+    credit = swimlane.Credit(
+        "passed", {"e2": ("#009e73", "credit +1\nin passed"), "lost": ("#d55e00", "x")}, {"#009e73": "helped"}
+    )
+    drawn = swimlane.rows(trace_of(event("e1"), event("e2", kind="stop")), credit=credit)
+    assert drawn["credit"] == {1: ("#009e73", "credit +1 in passed")}
+    assert drawn["swatches"] == [("#009e73", "helped"), (None, "not measured")]
+    assert {color for _, color, _ in drawn["kinds"]} == {"#8C8C8C"}
+    assert drawn["title"] == "counterpoint:t, credit in passed"
+    plain = swimlane.rows(trace_of(event("e1")))
+    assert (plain["credit"], plain["swatches"]) == (None, [])
+
+
 def test_an_end_before_its_start_is_a_point_and_is_counted() -> None:
     drawn = swimlane.rows(trace_of(event("e1", t_start_s=5.0, t_end_s=3.0), event("e2", t_start_s=6.0, t_end_s=6.0)))
     assert (drawn["start"], drawn["end"], drawn["odd"]) == ([0.0, 1.0], [0.0, 1.0], [0])

@@ -19,8 +19,8 @@ from analysis.evaluation.signals import CONTEXT, SIGNALS, signals
 from analysis.evaluation.suspects import BY_HAND, DEFAULT, Suspect, Weights, suspects, unsuspected
 from analysis.model import Claim, Event, Label, Outcome, Relation, Task, Trace
 from analysis.pipeline import import_paths
-from analysis.simulation import SimulationPolicy, simulate
 from analysis.workspace import Snapshot, Workspace
+from benchmarks.simulation import SimulationPolicy, simulate
 from tests.orchestration.runs import event, run, runs
 
 FAILED = Outcome(passed=False)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from analysis import data_folder, model
 from analysis.model import Agent, Event, Trace
 from analysis.orchestration.alignment import Alignment, align, differences
 from analysis.orchestration.timing import timing
+from benchmarks.simulation import SimulationPolicy, simulate
 from tests.strategies import traces as any_traces
 
 COMPONENTS = ("lead", "coder", "tester")
@@ -265,16 +265,13 @@ def test_a_worker_more_is_added_with_all_it_does() -> None:
     assert (None, "coder3") in alignment.agents
 
 
-def sample(name: str) -> Trace:
-    for file in sorted((data_folder() / "samples").glob("*.jsonl")):
-        for line in file.read_bytes().splitlines():
-            if f'"trace_id":"counterpoint:sample-{name}"'.encode() in line:
-                return model.decode(line)
-    raise AssertionError(name)
+def simulated(name: str) -> Trace:
+    """The run of the first simulated task that a team and a trial name."""
+    return next(t for t in simulate(SimulationPolicy(n_tasks=1), seed=7) if t.trace_id.endswith(f"software-1-{name}"))
 
 
 def test_in_a_serial_collapse_the_delegations_wait_for_results() -> None:
-    alignment = align(sample("software-1-parallel-1"), sample("software-1-serial-collapse-1"))
+    alignment = align(simulated("parallel-1"), simulated("serial-collapse-1"))
     moved = {alignment.a.events[p.a or 0].event_id for p in alignment.places if "causes" in p.differs}
     assert {"planner.4", "planner.5"} <= moved
     assert "planner.3" not in moved
@@ -283,7 +280,7 @@ def test_in_a_serial_collapse_the_delegations_wait_for_results() -> None:
 
 
 def test_a_round_of_repair_that_one_run_needed_is_dropped_as_a_whole() -> None:
-    alignment = align(sample("software-1-parallel-1"), sample("software-1-parallel-3"))
+    alignment = align(simulated("parallel-1"), simulated("parallel-3"))
     dropped = [alignment.a.events[p.a or 0].event_id for p in alignment.places if p.status == "dropped"]
     assert dropped == [
         "planner.6", "coder-3.5", "coder-3.6", "coder-3.7", "integrator.2", "tester.4", "tester.5", "tester.6",

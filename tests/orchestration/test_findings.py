@@ -12,7 +12,7 @@ from hypothesis import given
 from analysis.model import Candidate, Event, Outcome, Subtask, Task, Trace
 from analysis.orchestration.evidence import has_run_of
 from analysis.orchestration.findings import FINDINGS, Finding, findings, findings_df, undecided
-from analysis.simulation import TEAMS, SimulationPolicy, simulate
+from benchmarks.simulation import TEAMS, SimulationPolicy, simulate
 from tests.orchestration.runs import event, run, runs
 from tests.strategies import traces
 

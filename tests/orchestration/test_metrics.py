@@ -21,7 +21,7 @@ from analysis.orchestration.findings import findings
 from analysis.orchestration.graph import event_graph
 from analysis.orchestration.metrics import coverage_df, metrics, metrics_df
 from analysis.orchestration.timing import timing
-from analysis.simulation import SimulationPolicy, simulate
+from benchmarks.simulation import SimulationPolicy, simulate
 from tests.orchestration.runs import event, run, runs
 from tests.strategies import traces
 

@@ -18,7 +18,7 @@ from analysis.model import Event, Trace
 from analysis.orchestration.patterns.forms import canonical_form
 from analysis.orchestration.patterns.graphs import DEFAULT, LABELLINGS, Labelling, PatternGraph, labelling_named, pattern_graph
 from analysis.orchestration.patterns.mining import mine
-from analysis.simulation import SimulationPolicy, simulate
+from benchmarks.simulation import SimulationPolicy, simulate
 from tests.orchestration.runs import event, run, runs
 
 Edges = Sequence[tuple[int, int, str]]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.model import Trace, encode
-from analysis.simulation import SimulationPolicy, simulate
 from analysis.workspace import SCHEMAS, Snapshot, Workspace
+from benchmarks.simulation import SimulationPolicy, simulate
 
 #: What an import writes.
 INPUTS = ("traces", "agents", "events", "texts", "subtasks", "candidates", "claims", "relations", "labels", "problems", "raw")

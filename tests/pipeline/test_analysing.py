@@ -103,11 +103,12 @@ def test_metrics_and_findings_can_be_filtered_by(workspace: Workspace) -> None:
     import_paths(workspace, [data_folder() / "samples"])
     analyse(workspace)
     snapshot = Snapshot(workspace)
-    low = {row["trace_id"] for row in list_rows(snapshot, "q_work<0.5")}
+    low = {row["trace_id"] for row in list_rows(snapshot, "q_work<0.7")}
     values = {row["trace_id"]: row["metrics"]["q_work"]["value"] for row in list_rows(snapshot)}
-    assert low == {trace_id for trace_id, value in values.items() if value is not None and value < 0.5}
+    assert low == {trace_id for trace_id, value in values.items() if value is not None and value < 0.7}
     assert 0 < len(low) < count(snapshot)
-    assert count(snapshot, 'finding:"retry storm"') == count(snapshot, 'finding:"retry storm" condition:retry-storm') > 0
+    collapsed = 'finding:"serial collapse"'
+    assert count(snapshot, collapsed) == count(snapshot, f"{collapsed} condition:serial-collapse") == 9
     with pytest.raises(UnknownNameError, match="did you mean q_work"):
         count(snapshot, "q_werk<1")
     with pytest.raises(UnknownNameError, match="`q_work` is a number"):

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from analysis.errors import Problem, UnknownNameError
 from analysis.model import Agent, Event, Label, Source, Trace, encode
 from analysis.pipeline import FileReport, ImportReport, import_paths
-from analysis.simulation import SimulationPolicy, simulate
 from analysis.workspace import SCHEMAS, Snapshot, Workspace
 from analysis.workspace.heads import Head
+from benchmarks.simulation import SimulationPolicy, simulate
 from tests.pipeline.corpus import (
     all_traces,
     contents,

@@ -7,7 +7,7 @@ differ from task to task become kinds. Hides the features; they are named `purpo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -53,8 +53,8 @@ class Recorder:
         return response
 
     def rows(self) -> list[Row]:
-        """Return the choices so far, in an order that does not depend on when they were made."""
-        return sorted(self._rows, key=_order)
+        """Return the choices so far, ordered."""
+        return ordered(self._rows)
 
 
 def rows(request: Request, response: Response) -> list[Row]:
@@ -145,5 +145,6 @@ def _of_seen(seen: Sequence[Seen], part: str | None) -> Features:
     return holds
 
 
-def _order(row: Row) -> tuple[str, int, str]:
-    return msgspec.json.encode(row.key).decode(), row.attempt, row.about
+def ordered(rows: Iterable[Row]) -> list[Row]:
+    """Return choices in an order that does not depend on when they were made."""
+    return sorted(rows, key=lambda row: (msgspec.json.encode(row.key), row.attempt, row.about))

@@ -48,10 +48,14 @@ class Cost(NamedTuple):
 
 
 class Cap(msgspec.Struct, frozen=True):
-    """What an account may cost in all, calls in flight at their most; None where there is no such limit."""
+    """What an account may cost in all, calls in flight at their most; None where there is no such limit.
+
+    calls : how many may be made; refused ones count
+    """
 
     tokens: int | None = None
     money: float | None = None
+    calls: int | None = None
 
 
 class Spent(NamedTuple):
@@ -96,9 +100,10 @@ class Ledger:
     def enter(self, key: str, most: Cost) -> int:
         """Enter a call that is about to be made and return its number; raises BudgetSpent where too little is left for it."""
         with self._changes() as store:
-            tokens, money = self._sums(store)
+            tokens, money, n_calls = self._sums(store)
             for name, limit, spent, next_ in (
                 ("tokens", self._cap.tokens, tokens, most.tokens), ("money", self._cap.money, money, most.money),
+                ("calls", self._cap.calls, n_calls, 1),
             ):  # fmt: skip
                 if limit is not None and spent + next_ > limit:
                     got = f"{spent:.10g} of {limit:.10g} {name} spent, it may take {next_:.10g}"
@@ -131,14 +136,14 @@ class Ledger:
     def spent(self) -> Spent:
         """Return what the account has cost so far."""
         with self._changes() as store:
-            count = "select count(*), coalesce(sum(state = 'open'), 0) from calls where account = ?"
-            n_calls, n_open = store.execute(count, (self._account,)).fetchone()
-            return Spent(*self._sums(store), n_calls, n_open)
+            count = "select coalesce(sum(state = 'open'), 0) from calls where account = ?"
+            (n_open,) = store.execute(count, (self._account,)).fetchone()
+            return Spent(*self._sums(store), n_open)
 
-    def _sums(self, store: sqlite3.Connection) -> tuple[int, float]:
-        sums = "select coalesce(sum(tokens), 0), coalesce(sum(money), 0.0) from calls where account = ?"
-        tokens, money = store.execute(sums, (self._account,)).fetchone()
-        return tokens, money
+    def _sums(self, store: sqlite3.Connection) -> tuple[int, float, int]:
+        sums = "select coalesce(sum(tokens), 0), coalesce(sum(money), 0.0), count(*) from calls where account = ?"
+        tokens, money, n_calls = store.execute(sums, (self._account,)).fetchone()
+        return tokens, money, n_calls
 
     @contextmanager
     def _changes(self) -> Iterator[sqlite3.Connection]:

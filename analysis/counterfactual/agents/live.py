@@ -35,7 +35,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 Price = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model and how it is asked, as a team file declares it.
 
     key_env : name of the environment variable that holds the key; none for servers that want no key

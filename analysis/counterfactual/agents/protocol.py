@@ -6,6 +6,8 @@ request's key and never to the order of calls, so that replays differ only downs
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -96,6 +98,25 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     error: str | None = None
+
+
+def joined(answers: Sequence[Response]) -> Response:
+    """Return several answers, which one event tells of, as one: all that was said, and what the first one claimed.
+
+    Tokens that one answer does not say all together do not say; the first error is that of all.
+    """
+    if len(answers) == 1:
+        return answers[0]
+    tokens = [[one.input_tokens for one in answers], [one.output_tokens for one in answers]]
+    totals = [None if None in known else sum([n for n in known if n is not None]) for known in tokens]
+    return Response(
+        text="\n".join([one.text for one in answers if one.text]),
+        claims=answers[0].claims,
+        duration_s=math.fsum([one.duration_s for one in answers]),
+        error=next((one.error for one in answers if one.error is not None), None),
+        input_tokens=totals[0],
+        output_tokens=totals[1],
+    )
 
 
 class Agent(Protocol):

@@ -89,18 +89,23 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trained:
-    """An agent whose decisions a policy takes; `other` does the rest, and decides what the policy does not."""
+    """An agent whose decisions a policy takes; `other` does the rest, and decides what the policy does not.
 
-    def __init__(self, policy: Policy, other: Agent) -> None:
+    Without another one it says nothing of its choices, and whatever else it is asked is an error.
+    """
+
+    def __init__(self, policy: Policy, other: Agent | None = None) -> None:
         self._policy, self._other = policy, other
 
     def act(self, request: Request) -> Response:
         """Answer a request; the same request has the same choices."""
-        response = self._other.act(request)
-        if request.purpose not in self._policy.purposes or response.error is not None:
+        options = options_of(request) if request.purpose in self._policy.purposes else {}
+        if self._other is None and not options:
+            return Response(error=f"the policy does not know how to {request.purpose}, and nobody is described who does")
+        response = Response() if self._other is None else self._other.act(request)
+        if not options or response.error is not None:
             return response
-        taken = {about: self._choose(request, about, options) for about, options in options_of(request).items()}
-        return _with_choices(request, response, taken)
+        return _with_choices(request, response, {about: self._choose(request, about, o) for about, o in options.items()})
 
     def _choose(self, request: Request, about: str, options: Mapping[str, Features]) -> str:
         return chosen(request, self._policy.chances(options), "policy", about)

@@ -10,6 +10,8 @@ from analysis.training.formats import shapes
 from analysis.training.formats.files import pairs_of, write_lines, write_yaml
 from analysis.training.rows import Row
 
+_MOST_TOKENS = 32_768  # of a row; by default Axolotl leaves out what has more than 512, OpenRLHF what has more than 2,048
+
 
 class Axolotl:
     """Messages with `training` on each, for `type: chat_template`."""
@@ -32,7 +34,10 @@ class Axolotl:
             "path": "train.jsonl", "ds_type": "json", "type": "chat_template", "field_messages": "messages",
             "message_field_training": "training", "roles_to_train": [], "train_on_eos": "turn",
         }  # fmt: skip
-        values = {"base_model": "PUT A MODEL HERE", "datasets": [data], "sample_packing": False, "output_dir": "out"}
+        values = {
+            "base_model": "PUT A MODEL HERE", "datasets": [data], "sample_packing": False, "sequence_len": _MOST_TOKENS,
+            "excess_length_strategy": "raise", "output_dir": "out",
+        }  # fmt: skip
         write_yaml(folder / "axolotl.yaml", values, comment="cd here, then: axolotl train axolotl.yaml")
         return counts
 
@@ -59,8 +64,8 @@ class OpenRlhf:
     def write(self, rows: Iterable[Row], folder: Path) -> dict[str, int]:
         """Write the files and the arguments of the command."""
         counts = write_lines(folder, pairs_of(rows, self._record))
-        command = "--data.dataset train.jsonl --data.input_key messages --data.apply_chat_template --data.multiturn\n"
-        (folder / "arguments.txt").write_text(command, encoding="utf-8")
+        command = "--data.dataset train.jsonl --data.input_key messages --data.apply_chat_template --data.multiturn"
+        (folder / "arguments.txt").write_text(f"{command} --data.max_len {_MOST_TOKENS}\n", encoding="utf-8")
         return counts
 
     def _record(self, row: Row) -> dict[str, Any]:

@@ -25,13 +25,14 @@ _CHAT = pa.list_(JSON)
 _TEXT = pa.string()
 _MODEL = "PUT A MODEL HERE"
 _ORDER = "Rows are in the order of the curriculum: sequential sampling keeps it, packing would not."
+_WHOLE = "Nothing is cut: by default TRL cuts at 1,024 tokens and leaves out records whose prompt alone is longer."
 
 
 def _config(folder: Path, name: str, command: str, **values: Any) -> None:
     data = [{"path": "parquet", "data_files": "train.parquet", "split": "train"}]
-    comment = f"cd here, then: trl {command} --config {name}.yaml\n{_ORDER}"
+    comment = f"cd here, then: trl {command} --config {name}.yaml\n{_ORDER}\n{_WHOLE}"
     common = {"model_name_or_path": _MODEL, "datasets": data, "output_dir": "out", "train_sampling_strategy": "sequential"}
-    write_yaml(folder / f"{name}.yaml", {**common, **values}, comment=comment)
+    write_yaml(folder / f"{name}.yaml", {**common, "max_length": None, **values}, comment=comment)
 
 
 class Sft:

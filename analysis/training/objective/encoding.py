@@ -73,11 +73,24 @@ def _parts(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Any) -> li
         begins = len(parts[-1].text) if parts else 0
         text = _text(tokenizer, messages[: n + 1], tools)
         is_own = message["role"] == "assistant"
-        asked = _text(tokenizer, messages[:n], tools, ask=True) if is_own and n else text[:begins]
+        asked = _asked(tokenizer, messages[:n], tools, text) if is_own else text[:begins]
         if not whole.startswith(text) or not text.startswith(asked):
             raise ValueError(f"message {n}: the chat template rewrites earlier messages; take one that keeps prefixes")
         parts.append(_Part(text, begins, len(asked) if is_own else None, len(text.rstrip("\n"))))
     return parts
+
+
+def _asked(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Any, text: str) -> str:
+    """Return the text up to where an answer to the messages begins, of which there are none where an agent speaks first."""
+    if messages:
+        return _text(tokenizer, messages, tools, ask=True)
+    # Few templates render a chat without messages: what opens an answer is seen after a question.
+    question = [{"role": "user", "content": "?"}]
+    opening = _text(tokenizer, question, None, ask=True).removeprefix(_text(tokenizer, question, None))
+    before, found, _ = text.partition(opening)
+    if not found:
+        raise ValueError("message 0: the chat template does not show where an agent that speaks first begins")
+    return before + found
 
 
 def _text(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Any, *, ask: bool = False) -> str:

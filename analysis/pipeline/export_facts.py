@@ -1,0 +1,155 @@
+"""What a workspace knows of the traces that are exported, read a few thousand at a time.
+
+Decides which credit an event has (its strongest evidence alone, the mean of its alternatives, confirmed ones by the seeds that
+confirmed them) and which level of claims speaks for a trace. Hidden here: the queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from analysis.counterfactual.study import SCREEN
+from analysis.training.labelling import Credit, Facts, Segment
+from analysis.workspace import Snapshot
+
+#: How a credit and its error are made, for the manifest.
+CREDIT_RULE = (
+    "-delta_q of one metric: of the strongest evidence (interventional, simulated, observational), the mean of the alternatives "
+    "by n; confirmed decisions by the seeds that confirmed them; credit_se from the 95 % interval, absent without one"
+)
+_EVIDENCE = ("interventional", "simulated", "observational")
+_Z = 1.959963984540054
+
+#: Tables that rows are made of besides the traces, and where their content is hashed from.
+TABLES = ("residuals", "attribution", "metrics", "difficulty", "family_members", "mode_members")
+
+
+class Wanted(NamedTuple):
+    """One trace that is exported: its place in the order, what curation says of it as a whole, and its split."""
+
+    trace_id: str
+    order_key: int
+    weight: float
+    stage: str | None
+    group: str
+    split: str
+
+
+def facts_of(
+    pinned: Snapshot, newest: Snapshot, wanted: Sequence[Wanted], *, dataset: str | None, metric: str
+) -> dict[str, Facts]:
+    """Return what is known of each trace: `pinned` is the version the data set was made from, `newest` holds the data set."""
+    ids = {"ids": [one.trace_id for one in wanted]}
+    known = {row["trace_id"]: row for row in _rows(pinned, _OF_TRACE, ids)}
+    shares = _grouped(pinned, _SHARES, ids)
+    segments = _grouped(newest, _SEGMENTS, ids | {"dataset": dataset}) if dataset is not None else {}
+    effects = _grouped(newest, _EFFECTS, ids | {"metric": metric, "screen": SCREEN})
+    found = {}
+    for one in wanted:
+        of_trace = known[one.trace_id]
+        rest = {name: of_trace[name] for name in ("residual_norm", "d_req", "d_orch", "family", "failure_mode")}
+        source = sha256(of_trace["digest"].encode()).hexdigest()
+        found[one.trace_id] = Facts(
+            group=one.group, split=one.split, order_key=one.order_key, weight=one.weight, stage=one.stage,
+            task_id=of_trace["task_id"] or "", source_sha256=source, **rest,
+            residual_share=_shares(shares.get(one.trace_id, ())),
+            segments=tuple([Segment(s["component"], s["event_id"] or "", s["keep"], s["weight"])
+                            for s in segments.get(one.trace_id, ())]),
+            credits=credits_of(effects.get(one.trace_id, ())),
+        )  # fmt: skip
+    return found
+
+
+def credits_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Credit]:
+    """Return the credit of each event from rows of the table `effects` of one trace and metric.
+
+    >>> row = {"event_id": "e1", "delta_q": -0.5, "low": None, "high": None, "n": 4, "evidence": "simulated"}
+    >>> credits_of([row, row | {"delta_q": 0.0, "n": 12}, row | {"evidence": "observational", "delta_q": 1.0}])
+    {'e1': Credit(value=0.125, se=None, n=16, method='simulated')}
+    """
+    by_event: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_event.setdefault(row["event_id"], []).append(row)
+    found = {}
+    for event_id, alternatives in by_event.items():
+        evidence = min((row["evidence"] for row in alternatives), key=_EVIDENCE.index)
+        mine = [row for row in alternatives if row["evidence"] == evidence]
+        n = sum(row["n"] for row in mine)
+        value = 0.0 - math.fsum([row["n"] * row["delta_q"] for row in mine]) / n
+        found[event_id] = Credit(value, _error(mine, n), n, evidence)
+    return found
+
+
+def digests(snapshot: Snapshot, tables: Sequence[str], dataset: str | None = None) -> dict[str, str]:
+    """Return a hash of the rows of each table, whatever their order; of tables of data sets, of the rows of one of them."""
+    mine, parameters = ("where dataset = $dataset", {"dataset": dataset}) if dataset is not None else ("", {})
+    found = {}
+    for table in tables:
+        query = (
+            f"select count(*) as n, bit_xor(md5_number(r::varchar))::varchar as digest from (select * from {table} {mine}) as r"
+        )
+        row = _rows(snapshot, query, parameters)[0]
+        found[table] = f"{row['n']} rows, {int(row['digest'] or 0) % (1 << 128):032x}"
+    return found
+
+
+_OF_TRACE = """
+    with chosen as (select unnest($ids) as trace_id), spoken as (
+        select trace_id, residual_norm from residuals semi join chosen using (trace_id) where is_last and residual is not null
+        qualify row_number() over (partition by trace_id order by level = 'team' desc, residual_norm desc nulls last, level) = 1
+    ), hard as (
+        select task_id, d_req, d_orch from difficulty
+        qualify row_number() over (partition by task_id order by n desc nulls last, model, source) = 1
+    ), measured as (
+        select trace_id, max(value) as d_orch from metrics semi join chosen using (trace_id) where name = 'd_orch' group by all
+    ), kin as (select trace_id, min(family_id) as family from family_members semi join chosen using (trace_id) group by all
+    ), failed as (select trace_id, min(mode_id) as failure_mode from mode_members semi join chosen using (trace_id) group by all)
+    select trace_id, digest, task_id, residual_norm, d_req, coalesce(hard.d_orch, measured.d_orch) as d_orch, kin.family,
+        failure_mode
+    from traces semi join chosen using (trace_id) left join spoken using (trace_id) left join hard using (task_id)
+        left join measured using (trace_id) left join kin using (trace_id) left join failed using (trace_id)
+"""
+_SHARES = """
+    with chosen as (select unnest($ids) as trace_id), spoken as (
+        select trace_id, level from residuals semi join chosen using (trace_id) where is_last and residual is not null
+        qualify row_number() over (partition by trace_id order by level = 'team' desc, residual_norm desc nulls last, level) = 1
+    )
+    select trace_id, component, energy from attribution join spoken using (trace_id, level) where is_last order by all
+"""
+_SEGMENTS = """
+    select trace_id, component, event_id, keep, weight from dataset_segments
+    where dataset = $dataset and trace_id in (select unnest($ids)) order by all
+"""
+_EFFECTS = """
+    select trace_id, event_id, delta_q, low, high, n, evidence from effects
+    where trace_id in (select unnest($ids)) and metric = $metric and delta_q is not null and n > 0
+        and not (confirmed and seed_block = $screen)
+    order by all
+"""
+
+
+def _rows(snapshot: Snapshot, query: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = snapshot.sql(query, parameters).to_pylist()
+    return rows
+
+
+def _grouped(snapshot: Snapshot, query: str, parameters: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in _rows(snapshot, query, parameters):
+        found.setdefault(row["trace_id"], []).append(row)
+    return found
+
+
+def _shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the part of each component in the squared residual; empty where there is none."""
+    total = math.fsum([row["energy"] or 0.0 for row in rows])
+    return {row["component"]: round((row["energy"] or 0.0) / total, 9) for row in rows} if total > 0 else {}
+
+
+def _error(rows: Sequence[Mapping[str, Any]], n: int) -> float | None:
+    if any(row["low"] is None or row["high"] is None for row in rows):
+        return None
+    return math.sqrt(math.fsum([(row["n"] * (row["high"] - row["low"]) / 2 / _Z) ** 2 for row in rows])) / n

@@ -1,0 +1,218 @@
+"""Rows of many traces, made in processes: each takes traces that lie together on the disk and leaves a sorted run.
+
+Decides how much is in memory at once. A run is a Parquet file in the order of the export; runs are merged as they are read.
+A run that is there is not made again, so that an export that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from analysis.model import Trace
+from analysis.redaction import Redactor
+from analysis.training.bundle import Drop
+from analysis.training.labelling import Facts, rows_of
+from analysis.training.redacting import redacted
+from analysis.training.rows import Row, rows_to_table
+from analysis.workspace import SCHEMAS, File, Snapshot, Workspace
+from analysis.workspace.tables import MEMBERS, traces_from
+
+TRACES_A_RUN = 2_000
+_TRACES_AT_ONCE = 250
+_ROWS_AT_ONCE = 2_000
+_GROUP = 250  # all runs are open at once
+#: What rows are made of; claims, labels and the like are left where they are.
+_NEEDED = ("traces", "texts", "agents", "events")
+_NO_WORDS, _MASKED = "no agent wrote anything that is recorded", "every message is masked"
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One run: which traces, sorted by id, and the files of each table that hold them."""
+
+    trace_ids: tuple[str, ...]
+    files: dict[str, tuple[str, ...]]
+    patterns: tuple[str, ...] | None  # None: nothing is taken out
+    out: str
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What came of a job besides its rows: what gave no row, and how many secrets of each kind were taken out."""
+
+    drops: tuple[Drop, ...]
+    redacted: dict[str, int]
+
+
+def jobs_of(snapshot: Snapshot, trace_ids: Collection[str], folder: Path, *, patterns: tuple[str, ...] | None) -> list[Job]:
+    """Return jobs over some traces of a version: those whose rows were written together, so that each file is read once."""
+    workspace, tables = snapshot.workspace, snapshot.head.tables
+    groups = [_ids_in(workspace, file) for file in tables.get("traces", ())]
+    group_of = {trace_id: n for n, ids in enumerate(groups) for trace_id in ids}
+    holders: dict[str, list[tuple[str, set[int]]]] = {}
+    for name in _NEEDED:
+        files = tables.get(name, ())
+        held = [{group_of[trace_id] for trace_id in _ids_in(workspace, file)} for file in files]
+        holders[name] = list(zip(workspace.paths(files), held, strict=True))
+    jobs: list[Job] = []
+    for n, ids in enumerate(groups):
+        mine = sorted(ids.intersection(trace_ids))
+        paths = {name: tuple(path for path, held in holders[name] if n in held) for name in _NEEDED}
+        for begin in range(0, len(mine), TRACES_A_RUN):
+            some = tuple(mine[begin : begin + TRACES_A_RUN])
+            # Another cut of the traces, after files were merged, must not take up what is left of this one.
+            cut = hashlib.sha256("\n".join(some).encode()).hexdigest()[:12]
+            jobs.append(Job(some, paths, patterns, str(folder / f"{len(jobs):05d}-{cut}.parquet")))
+    return jobs
+
+
+def make_runs(
+    jobs: Sequence[Job], know: Callable[[Sequence[str]], dict[str, Facts]], *, workers: int, progress: Callable[[int], None]
+) -> list[Run]:
+    """Make the runs that are not there yet; return all, in the order of the jobs.
+
+    Parameters
+    ----------
+    know : gives what is known of some traces, by id; asked here, shortly before a job begins
+    progress : is told how many are done
+    """
+    due = [job for job in jobs if not _report(job).exists()]
+    n_done = len(jobs) - len(due)
+    if workers > 1 and len(due) > 1:
+        # No fork: the threads of DuckDB and Arrow do not survive one.
+        with ProcessPoolExecutor(min(workers, len(due)), mp_context=get_context("spawn")) as pool:
+            begun: deque[Future[None]] = deque()
+            for job in due:
+                begun.append(pool.submit(_make, job, know(job.trace_ids)))
+                if len(begun) > workers + 1:
+                    begun.popleft().result()
+                    progress(n_done := n_done + 1)
+            for future in begun:
+                future.result()
+    else:
+        for job in due:
+            _make(job, know(job.trace_ids))
+            progress(n_done := n_done + 1)
+    return [msgspec.json.decode(_report(job).read_bytes(), type=Run) for job in jobs]
+
+
+def merged(files: Sequence[Path]) -> Iterator[pa.Table]:
+    """Yield the rows of sorted runs as tables in the order of `order_key`; rows of one key lie in one run, in their order."""
+    keys = [pq.read_table(file, columns=["order_key"])["order_key"].to_numpy() for file in files]
+    owner = np.repeat(np.arange(len(files)), [len(own) for own in keys])
+    order = np.argsort(np.concatenate(keys), kind="stable") if keys else np.empty(0, np.intp)
+    owner = owner[order]
+    readers = [_Reader(file) for file in files]
+    for begin in range(0, len(owner), _ROWS_AT_ONCE):
+        mine = owner[begin : begin + _ROWS_AT_ONCE]
+        parts = [reader.take(n) for reader, n in zip(readers, np.bincount(mine, minlength=len(files)), strict=True) if n]
+        table = pa.concat_tables(parts)
+        # Sorted by run and place, the rows stand as `parts` has them; undo that.
+        place = np.empty(len(mine), np.intp)
+        place[np.argsort(mine, kind="stable")] = np.arange(len(mine))
+        yield table if len(parts) == 1 else table.take(pa.array(place))
+
+
+class _Reader:
+    """A run, read from its beginning a few rows at a time."""
+
+    def __init__(self, file: Path) -> None:
+        self._batches = _batches(file)
+        self._left: list[pa.Table] = []
+
+    def take(self, n: int) -> pa.Table:
+        """Return the next rows."""
+        while sum(part.num_rows for part in self._left) < n:
+            self._left.append(next(self._batches))
+        table = pa.concat_tables(self._left)
+        self._left = [table[n:]]
+        return table[:n]
+
+
+def _batches(file: Path) -> Iterator[pa.Table]:
+    with pq.ParquetFile(file) as run:
+        for batch in run.iter_batches(batch_size=_GROUP):
+            yield pa.Table.from_batches([batch])
+
+
+def _make(job: Job, facts: dict[str, Facts]) -> None:
+    """Write the run of a job, then its report, which says that the run is whole."""
+    gc.set_threshold(100_000, 50, 1000)  # records hold no cycles; looking for some took a third of the time
+    redactor = None if job.patterns is None else Redactor(job.patterns)
+    tables: list[pa.Table] = []
+    drops: list[Drop] = []
+    for traces in _traces(job):
+        rows: list[Row] = []
+        for trace in traces:
+            found, dropped = _of(trace, facts[trace.trace_id], redactor)
+            rows += found
+            drops += dropped
+        tables.append(rows_to_table(rows))
+    table = pa.concat_tables(tables)
+    part = Path(f"{job.out}.part")
+    order = pa.array(np.argsort(table["order_key"].to_numpy(), kind="stable"))
+    pq.write_table(
+        table.take(order), part, compression="lz4", row_group_size=_GROUP, use_dictionary=False, write_statistics=False
+    )
+    part.replace(job.out)
+    counts = {} if redactor is None else dict(sorted(redactor.counts.items()))
+    part.write_bytes(msgspec.json.encode(Run(tuple(drops), counts)))
+    part.replace(_report(job))
+    pa.default_memory_pool().release_unused()
+
+
+def _of(trace: Trace, facts: Facts, redactor: Redactor | None) -> tuple[list[Row], list[Drop]]:
+    """Return the rows of a trace on which a loss is taken, and what is left out."""
+    clean = trace if redactor is None else redacted(trace, redactor)
+    rows = list(rows_of(clean, facts))
+    if not rows:
+        return [], [Drop(trace.trace_id, "histories", _NO_WORDS)]
+    kept = [row for row in rows if any(row.keep)]
+    return kept, [Drop(row.row_id, "mask", _MASKED) for row in rows if not any(row.keep)]
+
+
+def _traces(job: Job) -> Iterator[list[Trace]]:
+    """Yield the traces of a job a few at a time, without what no row is made of."""
+    ids = job.trace_ids
+    tables = {name: _table(job.files[name], name, ids) for name in _NEEDED}
+    columns = {name: table["trace_id"].combine_chunks() for name, table in tables.items()}
+    without = {name: SCHEMAS[name].empty_table() for name in MEMBERS if name not in _NEEDED}
+    for begin in range(0, len(ids), _TRACES_AT_ONCE):
+        some = ids[begin : begin + _TRACES_AT_ONCE]
+        parts = {name: table[slice(*_between(columns[name], some[0], some[-1]))] for name, table in tables.items()}
+        yield traces_from({**parts, **without})
+
+
+def _table(files: Sequence[str], name: str, ids: Sequence[str]) -> pa.Table:
+    """Return the rows of some traces in some files of a table, sorted by trace."""
+    if not files:
+        return SCHEMAS[name].empty_table()
+    within = [("trace_id", ">=", ids[0]), ("trace_id", "<=", ids[-1])]  # spares row groups of large files
+    table = pa.concat_tables([pq.read_table(file, filters=within) for file in files])
+    return table.filter(pc.is_in(table["trace_id"], value_set=pa.array(ids))).sort_by("trace_id")
+
+
+def _ids_in(workspace: Workspace, file: File) -> set[str]:
+    column = pq.read_table(workspace.paths([file])[0], columns=["trace_id"], read_dictionary=["trace_id"])["trace_id"]
+    return {name for chunk in column.chunks for name in chunk.dictionary.to_pylist()}
+
+
+def _between(column: pa.Array, first: str, last: str) -> tuple[int, int]:
+    """Return from where to where a sorted column lies between two values, both included."""
+    is_before = pc.sum(pc.less(column, first)).as_py() or 0
+    is_after = pc.sum(pc.greater(column, last)).as_py() or 0
+    return is_before, len(column) - is_after
+
+
+def _report(job: Job) -> Path:
+    return Path(f"{job.out}.json")
