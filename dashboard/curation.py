@@ -165,9 +165,10 @@ def _draw_budget(found: dict[str, Any]) -> None:
     )
     moved = sum(abs(block["share_after"] - block["share_before"]) for block in found["blocks"]) / 2
     said = f"{moved:.1%} of the budget moves." if moved else "Nothing moves: no block passes the joint test, or none fails it."
+    st.caption(said)
     st.caption(
-        f"{said} Components that pass the joint test cannot contradict each other, whatever they quote; they give up a part of "
-        "their budget to those that can, in proportion to their coupling bits."
+        "Components that pass the joint test cannot contradict each other, whatever they quote; they give up a part of their "
+        "budget to those that can, in proportion to their coupling bits."
     )
 
 

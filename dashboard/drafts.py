@@ -40,7 +40,6 @@ _ADDED: dict[str, dict[str, Any]] = {"coherence": {"max": 0.2}, "measure": {"nam
 _REMEDIES = {"`counterpoint effects`": ("counterfactuals", "Study counterfactuals"), " import ": ("add_data", "Add data")}
 _MAX_TEXT = 100_000
 _PLACE = re.compile(r"policy: (?P<section>\w+)(?:\[(?P<number>\d+)\])?(?:\.(?P<field>\w+))?(?P<rest>[^:]*):")
-_SIGNS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 _GATES = {str(gate.__struct_config__.tag): gate for gate in typing.get_args(Gate)}
 Path = tuple[str, ...]
 TITLE = "Curate "  # of the jobs that make data sets, before their names
@@ -155,12 +154,14 @@ def draw_form(draft: Draft, names: Mapping[str, Sequence[str]]) -> None:
         _draw_gate(draft, n, names)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         added = st.selectbox("Another gate", list(_GATES), format_func=_about, key="policy.added")
-        st.button("Add", icon=":material/add:", key="policy.add", on_click=_edit, args=(draft, lambda gates: _add(gates, added)))
+        st.button("Add", icon=":material/add:", key="policy.add", on_click=_edit, args=(draft, _add, added))
     st.markdown("##### What matters beside them")
     _draw_fields(draft, [(path, _field_at(path)) for path in _FIRST], names)
     for name, record in _sections().items():
         rest = [((name, field.name), field) for field in fields_of(record) if (name, field.name) not in _FIRST]
-        with st.expander(f"{name}: {_says(record)}", expanded=draft.place[:2] in [(name,), *(path for path, _ in rest)]):
+        with st.expander(
+            safe.markdown(f"{name}: {_says(record)}", 200), expanded=draft.place[:2] in [(name,), *(path for path, _ in rest)]
+        ):
             _draw_error(draft, (name,))
             _draw_fields(draft, rest, names)
     with st.expander("seed: what is drawn by chance"):
@@ -175,18 +176,16 @@ def _draw_gate(draft: Draft, n: int, names: Mapping[str, Sequence[str]]) -> None
         words, buttons = st.columns([5, 1], vertical_alignment="top")
         words.markdown(f"**{n + 1:d}. {safe.markdown(_called(gate))}** :small[:gray[{safe.markdown(_says(record), 300)}]]")
         with buttons, st.container(horizontal=True, horizontal_alignment="right", gap="xsmall"):
-            for key, icon, words_, change, is_off in (
-                ("up", "arrow_upward", "Before the gate above", lambda gates: gates.insert(n - 1, gates.pop(n)), not n),
-                ("remove", "delete", "Take this gate away", lambda gates: gates.pop(n), False),
-            ):
-                st.button(
-                    "", key=f"policy.{key}.{n}", icon=f":material/{icon}:", help=words_, disabled=is_off, type="tertiary",
-                    on_click=_edit, args=(draft, change),
-                )  # fmt: skip
+            up = {"key": f"policy.up.{n}", "disabled": not n, "args": (draft, _move_up, n), "help": "Before the gate above"}
+            st.button("", icon=":material/arrow_upward:", type="tertiary", on_click=_edit, **up)
+            gone = {"key": f"policy.remove.{n}", "args": (draft, list.pop, n), "help": "Take this gate away"}
+            st.button("", icon=":material/delete:", type="tertiary", on_click=_edit, **gone)
         _draw_error(draft, path)
         _draw_fields(draft, [(place, field) for place, field in fields if field.name in main], names)
-        if rest := [(place, field) for place, field in fields if field.name not in main]:
-            with st.expander("More of this gate", expanded=draft.place in [place for place, _ in rest], key=f"policy.more.{n}"):
+        rest = [(place, field) for place, field in fields if field.name not in main]
+        is_told = any(place == draft.place or gate.get(field.name, field.default) != field.default for place, field in rest)
+        if rest:
+            with st.expander("More of this gate", expanded=is_told, key=f"policy.more.{n}"):
                 _draw_fields(draft, rest, names)
 
 
@@ -195,9 +194,7 @@ def _draw_fields(draft: Draft, fields: Sequence[tuple[Path, Field]], names: Mapp
     flat = [part for place, one in fields for part in (_shares(place) if one.kind == "table" else [(place, one)])]
     for path, field in flat:
         words, widget = st.columns([3, 2], vertical_alignment="center")
-        unit = f" ({field.unit})" if field.unit else ""
-        meaning = safe.markdown(field.meaning + unit, 300)
-        words.markdown(f":small[**{safe.markdown(field.name)}** {meaning}  \n:gray[{safe.markdown(_allowed(field))}]]")
+        words.markdown(f":small[**{safe.markdown(field.name)}** {safe.markdown(_meaning(field), 300)}]")
         with widget:
             _draw_widget(draft, path, field, names.get(field.name, ()))
         _draw_error(draft, path)
@@ -257,15 +254,19 @@ def _keep(draft: Draft, path: Path, field: Field) -> None:
     put(toml_text(_without_empty(values)))
 
 
-def _edit(draft: Draft, change: Callable[[list[dict[str, Any]]], Any]) -> None:
-    """Write the text anew with other gates."""
+def _edit(draft: Draft, change: Callable[..., Any], what: Any) -> None:
+    """Write the text anew with other gates: `change` is given them, to change in place, and what it is about."""
     gates = copy.deepcopy(draft.gates)
-    change(gates)
+    change(gates, what)
     put(toml_text(draft.values | {"gates": gates}))
 
 
 def _add(gates: list[dict[str, Any]], name: str) -> None:
     gates.append({"gate": name, **_ADDED.get(name, {})})
+
+
+def _move_up(gates: list[dict[str, Any]], n: int) -> None:
+    gates.insert(n - 1, gates.pop(n))
 
 
 def _without_empty(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,17 +296,17 @@ def _is_within(field: Field, value: float) -> bool:
     return field.bounds.get("ge", value) <= value <= field.bounds.get("le", value)
 
 
-def _allowed(field: Field) -> str:
-    """What the field can be, and what it is when nobody sets it."""
-    bounds = [f"{words} {field.bounds[name]:g}" for name, words in _SIGNS.items() if name in field.bounds]
-    default = (
-        "none, it has to be stated"
-        if field.is_required
-        else "left out"
-        if field.default in (None, "", [], ())
-        else str(field.default)
-    )
-    return ". ".join(filter(None, [", ".join(bounds).capitalize(), f"Default: {default}"])) + "."
+def _meaning(field: Field) -> str:
+    """What a field means, in which unit, and what it is when nobody sets it."""
+    default = "left out" if field.default in (None, "", [], ()) else _said(field.default)
+    facts = [field.unit, "has to be stated" if field.is_required else f"default: {default}"]
+    return f"{field.meaning} ({'; '.join(filter(None, facts))})"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _shares(path: Path) -> list[tuple[Path, Field]]:

@@ -46,9 +46,10 @@ def draw(version: Version) -> None:
         if made is not None and draft.policy is not None:
             _draw_preview(version, draft.policy, made)
         _draw_text(draft)
+    with left:
+        with st.container(height=660, border=False):  # so that what a change does stays in sight
+            drafts.draw_form(draft, loading.known_names(version))
         _draw_start(version, draft, name, is_usable=made is not None)
-    with left, st.container(height=1100, border=False):
-        drafts.draw_form(draft, loading.known_names(version))
 
 
 def _choose(version: Version) -> tuple[str, Draft]:

@@ -21,6 +21,8 @@ from dashboard.figures import training as figures
 from dashboard.loading import training as stored
 
 _MANIFESTS = {"slurm.sh": "Slurm", "ray.sh": "Ray", "kubernetes.yaml": "Kubernetes", "plan.json": "Plan"}
+_TITLE = "Train "
+_BUSY = ("starting", "running")
 _N_LINES, _N_BYTES = 25, 32_000
 _RAISED = re.compile(r"[\w.]*(?:Error|Exception|Interrupt)\b.*")
 _N_ENTRIES, _N_CHECKPOINTS = 100, 5  # that a run of many steps writes
@@ -42,7 +44,8 @@ def draw_form(location: str, root: Path) -> None:
         target = selection.choose("kind", "Target", {name: name for name in exports[export]})
     with st.form("train.form", border=True):
         fields = st.columns([2, 3])
-        name = fields[0].text_input("Name", f"{target}-{len(stored.runs(root)) + 1}", key=f"train.name.{target}").strip()
+        usual = f"{target}-{len(stored.runs(root)) + 1}"
+        name = fields[0].text_input("Name", usual, key=f"train.name.{usual}").strip()
         model = fields[1].text_input("Model: a folder, or its name at a hub", key="train.model").strip()
         given = _draw_trl_fields() if target.startswith("trl-") else {}
         weights = _draw_weights() if target == "trl-grpo" else {}
@@ -95,14 +98,16 @@ def draw_runs(location: str, root: Path) -> None:
     if not there:
         return
     st.subheader("Runs")
-    states = {name: running.status(folder).state for name, folder in there.items()}
-    folder = there[selection.choose("run", "Run", {name: f"{name}, {state}" for name, state in states.items()})]
-    plan = read_plan(folder)
-    if _is_busy(location, folder):
+    jobs_by_run = _newest_jobs(location)
+    states = {name: _standing(folder, jobs_by_run.get(name)) for name, folder in there.items()}
+    called = {name: f"{name}, {'under way' if state in _BUSY else state}" for name, state in states.items()}
+    folder = there[selection.choose("run", "Run", called)]
+    plan, job = read_plan(folder), jobs_by_run.get(folder.name)
+    if states[folder.name] in _BUSY:
         _follow(location, folder, plan)
     else:
-        _draw_end(location, folder, plan)
-        _draw_status(folder, plan)
+        _draw_end(location, folder, plan, job)
+        _draw_status(folder, plan, job)
     _draw_manifests(folder, plan)
 
 
@@ -119,28 +124,28 @@ def draw_environment() -> None:
 
 @st.fragment(run_every="2s")
 def _follow(location: str, folder: Path, plan: Plan) -> None:
-    if not _is_busy(location, folder):
+    job = _newest_jobs(location).get(folder.name)
+    if _standing(folder, job) not in _BUSY:
         st.rerun()
-    if st.button("Cancel", key="train.cancel", icon=":material/cancel:") and not running.cancel(folder):
-        for job in _jobs_of(location, folder):
-            jobs.cancel(location, job.job_id)
-    _draw_status(folder, plan)
+    # Until the trainer itself has begun there is only the job.
+    if st.button("Cancel", key="train.cancel", icon=":material/cancel:") and not running.cancel(folder) and job is not None:
+        jobs.cancel(location, job.job_id)
+    _draw_status(folder, plan, job)
     st.caption("This goes on when the page is closed; its address finds it again.")
 
 
-def _draw_end(location: str, folder: Path, plan: Plan) -> None:
+def _draw_end(location: str, folder: Path, plan: Plan, job: jobs.Job | None) -> None:
     """Draw what became of a run that does not run, and what can be done with it."""
-    found = running.status(folder)
-    failed = [job.text for job in _jobs_of(location, folder)[:1] if job.state == "failed"]
-    if found.state == "done":
+    state = running.status(folder).state
+    if state == "done":
         st.success(safe.markdown(f"Done. The model is in {folder / 'out'}", 600), icon=":material/check:")
         return
-    if found.state == "failed" or failed:
-        st.error(
-            safe.markdown(failed[0] if failed and found.state == "planned" else _reason(folder), 1000), icon=":material/error:"
-        )
-    elif found.state == "cancelled":
+    if state == "cancelled":
         st.warning("Cancelled. Its checkpoints are kept.", icon=":material/cancel:")
+    elif state == "failed":
+        st.error(safe.markdown(_reason(folder), 1000), icon=":material/error:")
+    elif job is not None and job.state == "failed":  # before there was a trainer
+        st.error(safe.markdown(job.text, 1000), icon=":material/error:")
     if not plan.environment_digest and shutil.which(plan.command[0]) is None:
         st.info(
             safe.markdown(f"{plan.command[0]} is not installed here: start the run where it is, as slurm.sh says."),
@@ -153,27 +158,26 @@ def _draw_end(location: str, folder: Path, plan: Plan) -> None:
         if goes_on and st.button("Go on from the last checkpoint", key="train.resume", icon=":material/resume:", type="primary"):
             _start(location, folder, "--resume")
             st.rerun()
-        label = "Install the environment and start" if is_missing else "Start"
+        label = "Install the environment and start" if is_missing else "Start from the beginning" if goes_on else "Start"
         if st.button(label, key="train.start", icon=":material/play_arrow:"):
             _start(location, folder, *(["--setup"] if is_missing else []))
             st.rerun()
 
 
-def _draw_status(folder: Path, plan: Plan) -> None:
-    found = running.status(folder)
+def _draw_status(folder: Path, plan: Plan, job: jobs.Job | None) -> None:
+    found, state = running.status(folder), _standing(folder, job)
     n_steps, n_entry = (_whole(plan.arguments.get(name)) for name in ("max_steps", "logging_steps"))
-    st.markdown(f"**{safe.markdown(folder.name, 80)}** {safe.markdown(_told(plan, found.state), 400)}")
-    losses = [entry["loss"] for entry in found.metrics if "loss" in entry]
-    if n_steps and n_entry and found.state == "running":
-        done = min(1.0, len(losses) * n_entry / n_steps)
-        st.progress(done, text=f"{len(losses) * n_entry:,} of {n_steps:,} steps")
-    if losses:
-        figure = figures.curves(found.metrics, n_entry)
+    st.markdown(f"**{safe.markdown(folder.name, 80)}** {safe.markdown(_told(plan, state), 400)}")
+    steps = figures.steps_of(found.metrics, n_entry)
+    if n_steps and steps and state == "running":
+        st.progress(min(1.0, steps[-1] / n_steps), text=f"{steps[-1]:,} of {n_steps:,} steps")
+    if found.metrics:
+        figure = figures.curves(found.metrics, steps)
         st.plotly_chart(figure, key="train.curves", config={"displayModeBar": False})
-    elif found.state == "running":
+    elif state in _BUSY:
         st.caption("Nothing is logged yet: a trainer loads its libraries and the model first.")
     if tail := _tail(folder / "log.txt"):
-        with st.expander("Log, its last lines", icon=":material/terminal:", expanded=found.state == "failed"):
+        with st.expander("Log, its last lines", icon=":material/terminal:", expanded=state == "failed"):
             safe.text_block(tail, key="train.log")
 
 
@@ -217,19 +221,18 @@ def _named(lines: Iterable[str]) -> dict[str, Argument]:
 
 
 def _start(location: str, folder: Path, *options: str) -> None:
-    jobs.start(location, _title(folder), ["train", str(folder), *options], on_workspace=False)
+    jobs.start(location, f"{_TITLE}{folder.name}", ["train", str(folder), *options], on_workspace=False)
 
 
-def _title(folder: Path) -> str:
-    return f"Train {folder.name}"
+def _newest_jobs(location: str) -> dict[str, jobs.Job]:
+    """Return the newest job of each run, by the name of the run."""
+    return {job.title.removeprefix(_TITLE): job for job in reversed(jobs.all_jobs(location)) if job.title.startswith(_TITLE)}
 
 
-def _jobs_of(location: str, folder: Path) -> list[jobs.Job]:
-    return [job for job in jobs.all_jobs(location) if job.title == _title(folder)]
-
-
-def _is_busy(location: str, folder: Path) -> bool:
-    return running.status(folder).state == "running" or any(job.state == "running" for job in _jobs_of(location, folder))
+def _standing(folder: Path, job: jobs.Job | None) -> str:
+    """Return the state of a run; `starting` while its job has not come to the trainer."""
+    state = running.status(folder).state
+    return "starting" if state != "running" and job is not None and job.state == "running" else state
 
 
 def _whole(value: Argument | None) -> int | None:

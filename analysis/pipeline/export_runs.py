@@ -25,12 +25,12 @@ from analysis.redaction import Redactor
 from analysis.training.bundle import Drop
 from analysis.training.labelling import Facts, rows_of
 from analysis.training.redacting import redacted
-from analysis.training.rows import Row, rows_to_table
+from analysis.training.rows import SCHEMA, Row, rows_to_table
 from analysis.workspace import SCHEMAS, File, Snapshot, Workspace
 from analysis.workspace.tables import MEMBERS, traces_from
 
 TRACES_A_RUN = 2_000
-_TRACES_AT_ONCE = 250
+_TRACES_AT_ONCE = 100
 _ROWS_AT_ONCE = 2_000
 _GROUP = 250  # all runs are open at once
 #: What rows are made of; claims, labels and the like are left where they are.
@@ -149,26 +149,25 @@ def _make(job: Job, facts: dict[str, Facts]) -> None:
     """Write the run of a job, then its report, which says that the run is whole."""
     gc.set_threshold(100_000, 50, 1000)  # records hold no cycles; looking for some took a third of the time
     redactor = None if job.patterns is None else Redactor(job.patterns)
-    tables: list[pa.Table] = []
     drops: list[Drop] = []
-    for traces in _traces(job):
-        rows: list[Row] = []
-        for trace in traces:
-            found, dropped = _of(trace, facts[trace.trace_id], redactor)
-            rows += found
-            drops += dropped
-        tables.append(rows_to_table(rows))
-    table = pa.concat_tables(tables)
     part = Path(f"{job.out}.part")
-    order = pa.array(np.argsort(table["order_key"].to_numpy(), kind="stable"))
-    pq.write_table(
-        table.take(order), part, compression="lz4", row_group_size=_GROUP, use_dictionary=False, write_statistics=False
-    )
+    with pq.ParquetWriter(part, SCHEMA, compression="lz4", use_dictionary=False) as writer:
+        for tables in _some(job, sorted(job.trace_ids, key=lambda trace_id: facts[trace_id].order_key)):
+            writer.write_table(_rows(tables, facts, redactor, drops), row_group_size=_GROUP)
     part.replace(job.out)
     counts = {} if redactor is None else dict(sorted(redactor.counts.items()))
     part.write_bytes(msgspec.json.encode(Run(tuple(drops), counts)))
     part.replace(_report(job))
-    pa.default_memory_pool().release_unused()
+
+
+def _rows(tables: dict[str, pa.Table], facts: dict[str, Facts], redactor: Redactor | None, drops: list[Drop]) -> pa.Table:
+    """Return the rows of some traces in their order, and add what is left out of them."""
+    rows: list[Row] = []
+    for trace in sorted(traces_from(tables), key=lambda trace: facts[trace.trace_id].order_key):
+        kept, dropped = _of(trace, facts[trace.trace_id], redactor)
+        rows += kept
+        drops += dropped
+    return rows_to_table(rows)
 
 
 def _of(trace: Trace, facts: Facts, redactor: Redactor | None) -> tuple[list[Row], list[Drop]]:
@@ -181,37 +180,28 @@ def _of(trace: Trace, facts: Facts, redactor: Redactor | None) -> tuple[list[Row
     return kept, [Drop(row.row_id, "mask", _MASKED) for row in rows if not any(row.keep)]
 
 
-def _traces(job: Job) -> Iterator[list[Trace]]:
-    """Yield the traces of a job a few at a time, without what no row is made of."""
-    ids = job.trace_ids
-    tables = {name: _table(job.files[name], name, ids) for name in _NEEDED}
-    columns = {name: table["trace_id"].combine_chunks() for name, table in tables.items()}
+def _some(job: Job, ids: Sequence[str]) -> Iterator[dict[str, pa.Table]]:
+    """Yield the tables of a few traces at a time in the order of `ids`, without what no row is made of."""
+    tables = {name: _table(job, name, pa.array(ids)) for name in _NEEDED}
+    places = {name: table["place"].to_numpy() for name, table in tables.items()}
     without = {name: SCHEMAS[name].empty_table() for name in MEMBERS if name not in _NEEDED}
     for begin in range(0, len(ids), _TRACES_AT_ONCE):
-        some = ids[begin : begin + _TRACES_AT_ONCE]
-        parts = {name: table[slice(*_between(columns[name], some[0], some[-1]))] for name, table in tables.items()}
-        yield traces_from({**parts, **without})
+        bounds = {name: np.searchsorted(own, (begin, begin + _TRACES_AT_ONCE)) for name, own in places.items()}
+        yield without | {name: table[slice(*bounds[name])] for name, table in tables.items()}
 
 
-def _table(files: Sequence[str], name: str, ids: Sequence[str]) -> pa.Table:
-    """Return the rows of some traces in some files of a table, sorted by trace."""
-    if not files:
-        return SCHEMAS[name].empty_table()
-    within = [("trace_id", ">=", ids[0]), ("trace_id", "<=", ids[-1])]  # spares row groups of large files
-    table = pa.concat_tables([pq.read_table(file, filters=within) for file in files])
-    return table.filter(pc.is_in(table["trace_id"], value_set=pa.array(ids))).sort_by("trace_id")
+def _table(job: Job, name: str, ids: pa.Array) -> pa.Table:
+    """Return a table's rows of some traces, in their order; `place` is that of their trace."""
+    within = [("trace_id", ">=", job.trace_ids[0]), ("trace_id", "<=", job.trace_ids[-1])]  # spares row groups of large files
+    parts = [pq.read_table(file, filters=within) for file in job.files[name]]
+    table = pa.concat_tables([*parts, SCHEMAS[name].empty_table()])
+    place = pc.index_in(table["trace_id"], value_set=ids)
+    return table.append_column("place", place).filter(place.is_valid()).sort_by("place")
 
 
 def _ids_in(workspace: Workspace, file: File) -> set[str]:
     column = pq.read_table(workspace.paths([file])[0], columns=["trace_id"], read_dictionary=["trace_id"])["trace_id"]
     return {name for chunk in column.chunks for name in chunk.dictionary.to_pylist()}
-
-
-def _between(column: pa.Array, first: str, last: str) -> tuple[int, int]:
-    """Return from where to where a sorted column lies between two values, both included."""
-    is_before = pc.sum(pc.less(column, first)).as_py() or 0
-    is_after = pc.sum(pc.greater(column, last)).as_py() or 0
-    return is_before, len(column) - is_after
 
 
 def _report(job: Job) -> Path:

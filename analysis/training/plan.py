@@ -60,7 +60,7 @@ _TARGETS = {
     "trl-grpo": _Target("objective", ("trl_grpo",)),
     "axolotl": _Target("other", ("axolotl", "train", "axolotl.yaml")),
     "llama-factory": _Target("other", ("llamafactory-cli", "train", "--dataset_dir", ".", "--dataset", "counterpoint-train")),
-    "ms-swift": _Target("other", ("swift", "sft", "--dataset", "train.jsonl")),
+    "ms-swift": _Target("other", ("swift", "sft", "--dataset", "train.jsonl", "--is_binary_loss_scale", "false")),
     "openrlhf": _Target("other", ("deepspeed", "--module", "openrlhf.cli.train_sft", "--data.dataset", "train.jsonl")),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from analysis.redaction import Redactor
 
 _encode = msgspec.json.Encoder().encode
 _EVENT_FIELDS = ("content", "messages", "error", "task_split", "assignment", "condition", "final_state", "extra")
+_all_fields = attrgetter(*_EVENT_FIELDS, "context_package")
 
 
 def redacted(trace: Trace, redactor: Redactor) -> Trace:
@@ -49,10 +51,7 @@ def _texts(trace: Trace) -> Iterator[str]:
     yield trace.task.text or ""
     for agent in trace.agents:
         yield agent.system_prompt or ""
-    for event in trace.events:
-        yield event.content or ""
-        for name in _EVENT_FIELDS[1:]:
-            if value := getattr(event, name):
+    for values in map(_all_fields, trace.events):
+        for value in values:
+            if value:
                 yield value if isinstance(value, str) else _encode(value).decode()
-        if event.context_package is not None:
-            yield _encode(event.context_package).decode()

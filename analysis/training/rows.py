@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -114,7 +115,7 @@ def message_text(message: Message) -> str:
 
 def rows_to_table(rows: Sequence[Row]) -> pa.Table:
     """Return rows as they lie on disk; `rows_from_table` gives them back equal."""
-    columns: dict[str, Sequence[Any]] = {name: [getattr(row, name) for row in rows] for name in SCHEMA.names}
+    columns = _columns(SCHEMA.names, rows)
     for name in JSON_COLUMNS:
         columns[name] = [None if value is None else _encode(value).decode() for value in columns[name]]
     arrays = {name: pa.array(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names if name != "events"}
@@ -126,10 +127,16 @@ def rows_from_table(table: pa.Table) -> list[Row]:
     return [msgspec.convert({**row, **_decoded(row)}, Row) for row in table.to_pylist()]
 
 
+def _columns(names: Sequence[str], records: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    values = zip(*map(attrgetter(*names), records), strict=True) if records else repeat(())
+    return dict(zip(names, values, strict=False))
+
+
 def _events(lists: Sequence[Sequence[RowEvent]]) -> pa.Array:
     # Arrow takes ten times as long to find the same columns in a list of objects.
     flat = [event for events in lists for event in events]
-    fields = [pa.array([getattr(event, field.name) for event in flat], field.type) for field in _EVENT]
+    columns = _columns([field.name for field in _EVENT], flat)
+    fields = [pa.array(columns[field.name], field.type) for field in _EVENT]
     ends = accumulate((len(events) for events in lists), initial=0)
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.StructArray.from_arrays(fields, fields=list(_EVENT)))
 

@@ -46,7 +46,11 @@ def make(folder: Path, traces: Path, *, n_by_hand: int, n_most: int, tokenizer: 
         given: list[Any] = list(pairs) if view.takes == "pairs" else list(rows)
         fit = [one for one in given if not view.check(one)]
         counts = view.write(iter(fit), folder / name)
-        found[name] = Given(counts, records_of(folder / name), _by_split(fit, _STATES.get(name, _whole)))
+        records = records_of(folder / name)
+        if name == "verl-sft":  # a file for each set of tools
+            by_id = {one.row_id: one for one in fit}
+            fit = [by_id[record["row_id"]] for split in sorted(records) for record in records[split]]
+        found[name] = Given(counts, records, _by_split(fit, _STATES.get(name, _whole)))
     manifest = write_bundle(rows, folder / BUNDLE, {"rows": len(rows)})
     counts = {split: told["n_rows"] for split, told in manifest["splits"].items()}
     return found | {BUNDLE: Given(counts, {}, {})}
@@ -62,7 +66,7 @@ def by_hand(n: int) -> Iterator[Row]:
         ended = {"role": "assistant", "content": "", "tool_calls": [other]}
         yield row(**same, messages=[*asked, *CHAT[2:]], tools=[TOOL], reward=float(k % 2))
         yield row(
-            **same | {"row_id": f"h{k}b"}, messages=[*asked, *CHAT[2:4], ended], tools=[TOOL, tool], events=[],
+            **same | {"row_id": f"h{k}b"}, messages=[*asked, *CHAT[2:4], ended], tools=[TOOL, tool] if k % 2 else [tool], events=[],
             keep=[False, False, k % 2 == 0, False, True],
         )  # fmt: skip
         yield plain(k, split=same["split"])

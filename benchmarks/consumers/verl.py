@@ -29,10 +29,10 @@ def main(views: Path, model: str) -> None:
         rows = RLHFDataset([str(file)], tokenizer, config)
         told = [{"prompt": row["raw_prompt"], "truth": json.loads(row["reward_model"]["ground_truth"])} for row in rows]
         read[f"verl-rl/{file.stem}"] = {"n": len(told), "prompts": [one["prompt"] for one in told]}
-    for file in sorted((views / "verl-sft").glob("*.parquet")):
-        rows = MultiTurnSFTDataset([str(file)], tokenizer, OmegaConf.create(SFT))
-        trains = [[trained(tokenizer, rows[n])] for n in range(len(rows))]
-        read[f"verl-sft/{file.stem}"] = {"n": len(rows), "trains": trains}
+    for split in ("test", "train"):
+        files = sorted(map(str, (views / "verl-sft").glob(f"{split}-*.parquet")))
+        rows = MultiTurnSFTDataset(files, tokenizer, OmegaConf.create(SFT))
+        read[f"verl-sft/{split}"] = {"n": len(rows), "trains": [[trained(tokenizer, rows[n])] for n in range(len(rows))]}
     print(json.dumps({"version": f"verl {version('verl')}", "read": read}))
 
 

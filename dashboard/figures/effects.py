@@ -21,9 +21,9 @@ Verdict = Literal["helped", "hurt", "no effect", "not judged"]
 
 #: How a number was come by, in words.
 EVIDENCE = {
-    "interventional": "both runs executed again from the same prefix with the same draws",
-    "simulated": "worked out of the recorded schedule and candidates; nothing was executed",
-    "observational": "from logs alone: nothing was changed, and other things may differ too",
+    "interventional": "both runs executed again with the same draws",
+    "simulated": "worked out of the recording; nothing was executed",
+    "observational": "from logs alone; other things may differ too",
 }
 HELPED, HURT, NEUTRAL = "#009E73", "#D55E00", "#8C8C8C"  # Okabe and Ito
 _N_NEEDED = 6  # units of which half the sums of signs leave 95 %

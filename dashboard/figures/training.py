@@ -49,32 +49,45 @@ def taken(given: Mapping[str, tuple[int, str]], refused: pd.DataFrame) -> go.Fig
     )  # fmt: skip
 
 
-def curves(metrics: Sequence[Mapping[str, float]], n_steps_entry: int | None) -> go.Figure:
+def steps_of(metrics: Sequence[Mapping[str, float]], n_steps_entry: int | None) -> list[int] | None:
+    """Return the step of each entry, by the share of the data it has seen; None where the trainer does not tell that.
+
+    A run that was gone on with repeats the steps after its checkpoint, so that entries cannot be counted.
+
+    >>> steps_of([{"epoch": 0.2}, {"epoch": 0.4}, {"epoch": 0.4}], 5)
+    [5, 10, 10]
+    """
+    seen = [entry.get("epoch", 0.0) for entry in metrics]
+    if n_steps_entry is None or not all(seen):
+        return None
+    return [round(epoch / seen[0] * n_steps_entry) for epoch in seen]
+
+
+def curves(metrics: Sequence[Mapping[str, float]], steps: Sequence[int] | None) -> go.Figure:
     """Draw what a trainer logged, a panel a question.
 
     Parameters
     ----------
     metrics : an entry each time it logged
-    n_steps_entry : steps from one entry to the next, where it is known
+    steps : the step of each entry; None draws them in their order
     """
-    logged = pd.DataFrame(list(metrics), index=range(1, len(metrics) + 1), dtype=float)
+    logged = pd.DataFrame(list(metrics), dtype=float)
     panels = [(question, unit, [name for name in names if name in logged]) for question, (unit, names) in PANELS.items()]
     panels = [panel for panel in panels if panel[2]]
     n_rows = max(1, -(-len(panels) // 2))
-    figure = make_subplots(n_rows, 2, subplot_titles=[panel[0] for panel in panels], vertical_spacing=0.28 / n_rows)
-    every = "entries of the log" if n_steps_entry is None else f"entries of the log, every {n_steps_entry:,} steps"
+    height = 260 * n_rows + 60
+    figure = make_subplots(n_rows, 2, subplot_titles=[panel[0] for panel in panels], vertical_spacing=95 / height)
+    at, title = (list(range(1, len(logged) + 1)), "entry of the log") if steps is None else (list(steps), "step")
+    logged = logged.set_axis(at)
     for k, (_, unit, names) in enumerate(panels):
         where = {"row": k // 2 + 1, "col": k % 2 + 1}
         for color, name in zip(_LINES, names, strict=False):
             values = logged[name].dropna()
-            mode = "lines+markers" if len(values) < 30 else "lines"
-            line = {"color": color, "dash": "solid" if name == names[0] else "dot"}
             figure.add_scatter(
-                x=values.index, y=values, name=name, mode=mode, line=line,
-                showlegend=len(names) > 1, hovertemplate="entry %{x}: %{y:.4g}<extra>" + plotly_text(name) + "</extra>", **where,
+                x=values.index, y=values, name=name, mode="lines+markers" if len(values) < 30 else "lines",
+                line={"color": color, "dash": "solid" if name == names[0] else "dot"}, showlegend=len(names) > 1,
+                hovertemplate=f"{title} %{{x}}: %{{y:.4g}}<extra>{plotly_text(name)}</extra>", **where,
             )  # fmt: skip
-        figure.update_xaxes(title=every, **where)
-        figure.update_yaxes(title=unit, **where)
-    return figure.update_layout(
-        legend=_LEGEND, height=60 + 270 * n_rows, margin={"t": 40, "b": 90, "l": 10, "r": 20}, hovermode="x",
-    )  # fmt: skip
+        figure.update_xaxes(title=title, **where)
+        figure.update_yaxes(title=unit, exponentformat="power", **where)
+    return figure.update_layout(legend=_LEGEND, height=height, margin={"t": 40, "b": 80, "l": 10, "r": 20}, hovermode="x")

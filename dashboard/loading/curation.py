@@ -158,7 +158,7 @@ def worlds(version: Version, dataset: str) -> dict[str, dict[str, int]]:
 
 
 def group_names(version: Version, kind: str) -> dict[str, str]:
-    """Return what each `family` or `mode` is called now, by its id; of other kinds nothing. Names that several have keep the id."""
+    """Return what each `family` or `mode` is called now, by its id; a name that several have goes with the id."""
     if kind not in ("family", "mode"):
         return {}
     table = {"family": "families", "mode": "modes"}[kind]

@@ -204,7 +204,7 @@ def test_recordings_and_live_runs_are_refused(judge: Judge) -> None:
     with pytest.raises(ReplayError, match="t: the trace does not say by which plan it was made - a recorded run can be"):
         replayable(recorded)
     live = msgspec.structs.replace(ran(TEAMS["single"], judge), world="live")
-    with pytest.raises(ReplayError, match=r"its agents would have to be asked again \(got live\) - only runs of simulated"):
+    with pytest.raises(ReplayError, match=r"its agents would have to be asked again \(got live\) - only runs that `counterpoint run` made"):
         replayable(live)
 
 

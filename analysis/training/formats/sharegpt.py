@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,8 @@ class LlamaFactory:
     takes: Literal["rows"] = "rows"
     about = (
         "Takes strict alternation only; what others say between two turns of the agent becomes one turn, parted by blank lines. "
-        "Rows with masked messages are refused, and text beside a tool call, which its converter would drop."
+        "Rows with masked messages are refused, and text beside a tool call, which its converter would drop. It cuts at "
+        "`cutoff_len` tokens, by default 2,048."
     )
 
     def columns(self) -> dict[str, str]:
@@ -34,6 +35,8 @@ class LlamaFactory:
         problems = shapes.all_or_nothing(row, "LLaMA-Factory")
         if any(m.get("tool_calls") and m.get("content") for m in row.messages):
             problems.append("text beside a tool call is thrown away")
+        if any(not isinstance(choice, str) for choice in _choices(row)):
+            problems.append("a tool offers choices that are no texts, which stops its loader")
         if any(m["role"] == "system" for m in row.messages[1:]):
             problems.append("a system message after the first one")
         turns = [turn["from"] for turn in _turns(row)]
@@ -55,14 +58,19 @@ class LlamaFactory:
     def _record(self, row: Row) -> dict[str, Any]:
         first = row.messages[0]
         system = first["content"] if first["role"] == "system" else ""
-        return {"conversations": _turns(row), "system": system, "tools": shapes.tools_text(row), "row_id": row.row_id}
+        tools = json.dumps([_with_properties(tool) for tool in row.tools or []], ensure_ascii=False)
+        return {"conversations": _turns(row), "system": system, "tools": tools, "row_id": row.row_id}
 
 
 class Swift:
     """Messages with `loss` and `loss_scale` on each that an agent wrote."""
 
     takes: Literal["rows"] = "rows"
-    about = "Masks are `loss`, weights `loss_scale`, a message each. ms-swift deletes columns it does not know: keep the bundle."
+    about = (
+        "Masks are `loss`, weights `loss_scale`, a message each; it throws weights away without `--is_binary_loss_scale false`. "
+        "An agent template of the ReAct kind prints arguments as Python does: take `--agent_template hermes` or another of JSON. "
+        "ms-swift deletes columns it does not know: keep the bundle."
+    )
 
     def columns(self) -> dict[str, str]:
         """Return the columns."""
@@ -79,6 +87,19 @@ class Swift:
     def _record(self, row: Row) -> dict[str, Any]:
         messages = [turn for n in range(len(row.messages)) for turn in _swift_turns(row, n)]
         return {"messages": messages, "tools": shapes.tools_text(row)}
+
+
+def _with_properties(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool whose schema lists properties, without which the loader stops."""
+    function, schema = tool["function"], tool["function"].get("parameters") or {}
+    return {**tool, "function": {**function, "parameters": {"type": "object", "properties": {}, **schema}}}
+
+
+def _choices(row: Row) -> Iterator[Any]:
+    for tool in row.tools or ():
+        schema = tool["function"].get("parameters") or {}
+        for parameter in schema.get("properties", {}).values():
+            yield from parameter.get("enum") or ()
 
 
 def _turns(row: Row) -> list[dict[str, str]]:

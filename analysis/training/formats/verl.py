@@ -25,7 +25,8 @@ class Rl:
     takes: Literal["rows"] = "rows"
     about = (
         "`reward_model.ground_truth` is JSON text of the recorded reward and task: your reward function reads it. Tools are not "
-        "in the prompt. Event credit enters by the estimator `grpo_orch` of `objective/verl_orch.py`."
+        "in the prompt. Event credit enters by the estimator `grpo_orch` of `objective/verl_orch.py`. verl leaves out prompts of "
+        "more than `data.max_prompt_length` tokens, by default 1,024."
     )
     _schema = pa.schema(
         {
@@ -74,7 +75,9 @@ class Sft:
     takes: Literal["rows"] = "rows"
     about = (
         "Trains on every assistant message alike: rows with masked messages are refused, weights are lost. verl wants tools as "
-        "objects, which Parquet merges: a file for each set of tools, and sets whose schemas would gain nulls are refused."
+        "objects, which Parquet merges: a file for each set of tools, all of which go into `data.train_files`, and sets whose "
+        "schemas would gain nulls are refused. Keys that a message lacks are null: a template that asks whether a key is there "
+        "(Llama 3.1's) stops. Above `data.max_length`, by default 1,024 tokens, verl stops."
     )
 
     def columns(self) -> dict[str, str]:
@@ -95,8 +98,7 @@ class Sft:
         for part in sorted(staged.glob("*.parquet")):
             table = pq.read_table(part)
             tools = json.loads(table["tools"][0].as_py())
-            kind = pa.array([tools]).type if tools else pa.null()
-            column = pa.array([tools or None] * table.num_rows, kind)
+            column = pa.array([tools] * table.num_rows, pa.array([tools]).type)  # a list even where empty: verl stops at null
             pq.write_table(table.set_column(table.schema.get_field_index("tools"), "tools", column), folder / part.name)
             part.unlink()
         staged.rmdir()
