@@ -85,10 +85,10 @@ def corpus(folder: Path, place: Path, n: int) -> Workspace:
 
 
 class Peak(NamedTuple):
-    """Memory in MB: the most that all processes held at once, pages that they share counted once, and any one of them."""
+    """Memory in MB: the most that any one process held, and that all did at once, pages that they share counted once."""
 
-    all: float = 0.0
     one: float = 0.0
+    all: float = 0.0
 
 
 def with_peak(work: Callable[[], Any]) -> tuple[Peak, Any]:
@@ -96,9 +96,12 @@ def with_peak(work: Callable[[], Any]) -> tuple[Peak, Any]:
     most, done = [Peak()], threading.Event()
 
     def watch() -> None:
+        n = 0
         while not done.wait(0.1):
-            held = [memory(pid) for pid in family(os.getpid())]
-            most[0] = Peak(max(most[0].all, sum(one["Pss"] for one in held)), max(most[0].one, *(one["Rss"] for one in held)))
+            pids = family(os.getpid())
+            held = 0.0 if n % 10 else sum(map(proportional, pids))  # the kernel takes milliseconds to count these
+            most[0] = Peak(max(most[0].one, *map(resident, pids)), max(most[0].all, held))
+            n += 1
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -120,14 +123,21 @@ def family(pid: int) -> list[int]:
     return [pid, *(one for child in {*children, *(c for more in others for c in more)} for one in family(int(child)))]
 
 
-def memory(pid: int) -> dict[str, float]:
-    """Return what a process holds, in MB: `Rss`, and `Pss`, where pages that others use too count in part."""
+def resident(pid: int) -> float:
+    """Return the memory that a process holds, in MB."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6
+    except OSError:
+        return 0.0
+
+
+def proportional(pid: int) -> float:
+    """Return the memory that a process holds, in MB; pages that others use too count in part."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:
-        lines = []
-    fields = {line.split()[0].rstrip(":"): int(line.split()[1]) / 1000 for line in lines[1:]}
-    return {"Rss": fields.get("Rss", 0.0), "Pss": fields.get("Pss", 0.0)}
+        return 0.0
+    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("Pss:")), 0.0)
 
 
 def digest(folder: Path) -> str:

@@ -40,7 +40,9 @@ def draw_trace(version: Version, trace_id: str) -> None:
             "No claims: there is nothing to contradict. `counterpoint import --claims FILE` adds some.", icon=":material/info:"
         )
         return
-    level = selection.choose("level", "Level of claims", {name: name for name in (*LEVELS, TEAM) if name in ends.index})
+    levels = [name for name in (*LEVELS, TEAM) if name in ends.index]
+    by_size = sorted(levels, key=lambda name: -ends["residual"].fillna(0.0)[name])  # where most is wrong, one looks first
+    level = selection.choose("level", "Level of claims", dict(zip(by_size, by_size, strict=True)))
     end = ends.loc[level]
     st.markdown(f"**{safe.markdown(_headline(end), 1000)}**")
     _draw_numbers(end)

@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import drafts, safe, selection, tables
+from dashboard import loading as every
 from dashboard.figures import curation as figures
 from dashboard.loading import Version
 from dashboard.loading import curation as loading
@@ -27,16 +28,15 @@ WAY = {"gate": "Gate", "outcome": "Said", "reason": "Why", "value": "Value", "th
 ORDER = {"measure": "Measure", "before": "Before", "after": "After"}
 #: What the measures of an order are.
 _MEASURES = {
-    "head": "mean of the first tenth (head)", "tail": "mean of the last tenth (tail)",
-    "max_jump": "largest difference between neighbours (max_jump)",
-    "total_variation": "differences between neighbours, summed (total_variation)",
-    "window_variance": "mean variance within 50 rows (window_variance)",
+    "head": "first tenth, mean (head)", "tail": "last tenth, mean (tail)", "max_jump": "largest step (max_jump)",
+    "total_variation": "sum of steps (total_variation)", "window_variance": "variance in 50 rows (window_variance)",
 }  # fmt: skip
 _SHARES = {
     "passed": ("Outcome", "Does curation prefer runs that passed?"), "format": ("Format", "Which formats stay?"),
     "world": ("World", "Which worlds stay?"), "stage": ("Stage", "Which stages of the curriculum stay?"),
     "family": ("Family", "Which ways of working stay?"), "mode": ("Mode", "Which failure modes stay?"),
 }  # fmt: skip
+_MAX_DRAWN = 2_000  # rows of a table; a browser need not hold a hundred thousand
 _GATE = ("gate", "outcome", "reason")  # parameters of the address that say which traces are listed
 
 
@@ -66,20 +66,23 @@ def draw_funnel(version: Version, name: str) -> None:
     _pick("table", (str(rows["place"].iloc[at[0]]), *rows.loc[at[0], ["outcome", "reason"]]) if at else None)
     _draw_traces(version, name, rows, (place, outcome, reason))
     if trace_id := selection.get("trace"):
-        _draw_way(version, name, trace_id)
+        _draw_way(version, name, every.trace(version, trace_id).trace_id)
 
 
 def _draw_traces(version: Version, name: str, rows: pd.DataFrame, chosen: tuple[str, str, str]) -> None:
     place, outcome, reason = chosen
-    gates = dict(zip(rows["place"].astype(str), rows["gate"], strict=True))
-    if place and place not in gates:
-        st.warning("This data set has no such gate; all its traces are listed.", icon=":material/search_off:")
-        place, outcome, reason = "", "", ""
+    gate = next(iter(rows.loc[rows["place"].astype(str) == place, "gate"]), "")
     said = f"{outcome or 'came to it'}{f', {reason}' if reason else ''}"
-    st.subheader(safe.markdown(f"{gates[place]}: {said}" if place else f"All traces {outcome}".strip(), 200))
+    st.subheader(safe.markdown(f"{gate}: {said}" if place else f"All traces {outcome}".strip(), 200))
     found = loading.traces_at(version, name, place, outcome, reason)
-    st.caption(f"{len(found):,} traces. Choose one to see its way through all gates.")
-    at = tables.show(found, key="curated-traces", columns=TRACES, select="single-row", height=300)
+    if found.empty:
+        st.info("None: no gate of this data set says so. A click on `all traces` lists them all.", icon=":material/search_off:")
+        return
+    drawn = f" The first {_MAX_DRAWN:,} are drawn; the downloads hold all." if len(found) > _MAX_DRAWN else ""
+    st.caption(f"{len(found):,} traces. Choose one to see its way through all gates.{safe.markdown(drawn)}")
+    at = tables.show(
+        found.head(_MAX_DRAWN), key="curated-traces", columns=TRACES, select="single-row", height=300, all_rows=lambda: found
+    )
     _pick("trace", (found["trace_id"].iloc[at[0]],) if at else None, names=("trace",))
 
 
@@ -102,13 +105,13 @@ def _draw_way(version: Version, name: str, trace_id: str) -> None:
 def draw_change(version: Version, name: str) -> None:
     """Draw what curation changed: residuals, outcomes, kinds of trace, diversity, budget, order, batches."""
     report = loading.dataset(version, name)["report"]
+    by = selection.choose("value", "Shares of what", {key: words[0] for key, words in _SHARES.items()})
     left, right = st.columns(2, gap="medium")
     plain: dict[str, Any] = {"config": {"displayModeBar": False}}
     with left:
         st.plotly_chart(figures.residual_change(report["distributions"]["residual_norm"]), key="curate.residual", **plain)
         _draw_dose(report["dose_response"])
     with right:
-        by = selection.choose("value", "Shares of what", {key: words[0] for key, words in _SHARES.items()})
         counts = loading.worlds(version, name) if by == "world" else report["distributions"][by]
         called = loading.group_names(version, by)
         named = {when: {called.get(key, key): n for key, n in of.items()} for when, of in counts.items()}
@@ -141,14 +144,14 @@ def _draw_diversity(found: dict[str, Any]) -> None:
     with left:
         st.markdown("##### How many different runs are there?")
         shown = {f"Vendi {when}": "–" if vendi[when] is None else f"{vendi[when]:.1f}" for when in ("before", "after")}
-        shown["Effective sample"] = f"{found['ess']:,.0f}"
+        shown["Effective n"] = f"{found['ess']:,.0f}"
         for column, (label, value) in zip(st.columns(len(shown)), shown.items(), strict=True):
             column.metric(label, value)
         features = ", ".join(found["features"])
         st.caption(
             safe.markdown(f"Vendi: {found['vendi_means']}: {features}. n {n['before']:,} before, {n['after']:,} after.", 400)
         )
-        st.caption(safe.markdown(f"Effective sample size: {found['ess_means']}.", 300))
+        st.caption(safe.markdown(f"Effective n: {found['ess_means']}.", 300))
     with right:
         if found["curve"]:
             st.plotly_chart(figures.diversity_curve(found["curve"]), key="curate.curve")

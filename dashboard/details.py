@@ -47,8 +47,8 @@ def draw_header(version: Version, trace: Trace) -> None:
                 st.rerun()
         st.caption(safe.markdown(trace.trace_id, 200))
         selection.link("compare", "Compare with another run", a=trace.trace_id)
-    if trace.task.text:
-        st.markdown(f"**{safe.markdown(trace.task.text, 600)}**")
+    if text := trace.task.text:  # short: what the page is for stands below it
+        st.markdown(f"**{safe.markdown(text, 200)}**", help=safe.markdown(text, 4000) if len(text) > 200 else None)
     outcome = {True: "passed", False: "failed", None: "no outcome"}[trace.outcome.passed]
     if trace.outcome.score is not None:
         outcome += f", score {trace.outcome.score:g}"

@@ -30,7 +30,7 @@ _FIRST = (
     ("worlds",), ("sources", "filter"), ("segments", "ambiguous"), ("quotas", "without_claims"), ("weights", "h"),
     ("order", "method"),
 )  # fmt: skip
-_MAIN = {
+_MAIN: dict[str, tuple[str, ...]] = {
     "coherence": ("max", "above"), "hedging": ("min_sharpness",), "outcome": ("unknown",), "measure": ("name", "min", "max"),
     "credit": ("metric", "min"), "labels": ("min",),
 }  # fmt: skip
@@ -142,7 +142,7 @@ def draw_form(draft: Draft, names: Mapping[str, Sequence[str]]) -> None:
     ----------
     names : field -> the names that the data know for it; others can be typed
     """
-    if not draft.values and draft.error:
+    if draft.error and not draft.values and not draft.place:
         st.info("The form comes back once the text is TOML.", icon=":material/edit_off:")
         return
     st.markdown("##### Gates, in the order in which traces pass them")
@@ -159,9 +159,10 @@ def draw_form(draft: Draft, names: Mapping[str, Sequence[str]]) -> None:
     _draw_fields(draft, [(path, _field_at(path)) for path in _FIRST], names)
     for name, record in _sections().items():
         rest = [((name, field.name), field) for field in fields_of(record) if (name, field.name) not in _FIRST]
-        with st.expander(
-            safe.markdown(f"{name}: {_says(record)}", 200), expanded=draft.place[:2] in [(name,), *(path for path, _ in rest)]
-        ):
+        if not rest:
+            continue
+        is_wrong = draft.place[:2] in [(name,), *(path for path, _ in rest)]
+        with st.expander(safe.markdown(f"{name}: {_says(record)}", 200), expanded=is_wrong):
             _draw_error(draft, (name,))
             _draw_fields(draft, rest, names)
     with st.expander("seed: what is drawn by chance"):
@@ -170,16 +171,20 @@ def draw_form(draft: Draft, names: Mapping[str, Sequence[str]]) -> None:
 
 def _draw_gate(draft: Draft, n: int, names: Mapping[str, Sequence[str]]) -> None:
     gate = draft.gates[n]
-    record, main, path = _GATES[gate["gate"]], _MAIN[gate["gate"]], ("gates", str(n))
+    record, main, path = _GATES[gate["gate"]], _MAIN.get(gate["gate"], ()), ("gates", str(n))
     fields = [((*path, field.name), field) for field in fields_of(record)]
     with st.container(border=True, gap="xsmall"):
         words, buttons = st.columns([5, 1], vertical_alignment="top")
         words.markdown(f"**{n + 1:d}. {safe.markdown(_called(gate))}** :small[:gray[{safe.markdown(_says(record), 300)}]]")
         with buttons, st.container(horizontal=True, horizontal_alignment="right", gap="xsmall"):
-            up = {"key": f"policy.up.{n}", "disabled": not n, "args": (draft, _move_up, n), "help": "Before the gate above"}
-            st.button("", icon=":material/arrow_upward:", type="tertiary", on_click=_edit, **up)
-            gone = {"key": f"policy.remove.{n}", "args": (draft, list.pop, n), "help": "Take this gate away"}
-            st.button("", icon=":material/delete:", type="tertiary", on_click=_edit, **gone)
+            tools: dict[str, tuple[str, str, Callable[..., Any]]] = {
+                "up": ("arrow_upward", "Before the gate above", _move_up), "remove": ("delete", "Take this gate away", list.pop),
+            }  # fmt: skip
+            for name, (icon, meaning, change) in tools.items():
+                st.button(
+                    "", key=f"policy.{name}.{n}", icon=f":material/{icon}:", help=meaning, type="tertiary",
+                    disabled=name == "up" and not n, on_click=_edit, args=(draft, change, n),
+                )  # fmt: skip
         _draw_error(draft, path)
         _draw_fields(draft, [(place, field) for place, field in fields if field.name in main], names)
         rest = [(place, field) for place, field in fields if field.name not in main]
@@ -194,7 +199,8 @@ def _draw_fields(draft: Draft, fields: Sequence[tuple[Path, Field]], names: Mapp
     flat = [part for place, one in fields for part in (_shares(place) if one.kind == "table" else [(place, one)])]
     for path, field in flat:
         words, widget = st.columns([3, 2], vertical_alignment="center")
-        words.markdown(f":small[**{safe.markdown(field.name)}** {safe.markdown(_meaning(field), 300)}]")
+        name = field.name if path[0] == "gates" else ".".join(path)
+        words.markdown(f":small[**{safe.markdown(name)}** {safe.markdown(_meaning(field), 300)}]")
         with widget:
             _draw_widget(draft, path, field, names.get(field.name, ()))
         _draw_error(draft, path)
@@ -219,12 +225,13 @@ def _draw_widget(draft: Draft, path: Path, field: Field, known: Sequence[str]) -
         st.text_input(label, placeholder="left out", **how)
 
 
-def _draw_number(label: str, field: Field, how: Mapping[str, Any]) -> None:
+def _draw_number(label: str, field: Field, how: dict[str, Any]) -> None:
     kind = int if field.kind == "whole" else float
-    limits = {f"{end}_value": kind(field.bounds[name]) for end, name in (("min", "ge"), ("max", "le")) if name in field.bounds}
+    ends = {"min_value": "ge", "max_value": "le"}
+    limits: dict[str, Any] = {end: kind(field.bounds[name]) for end, name in ends.items() if name in field.bounds}
     step = 1 if kind is int else 0.05 if field.bounds.get("le", 2) <= 1 else 0.1
-    shown = {"format": "%d" if kind is int else "%g", "placeholder": "left out"}
-    st.number_input(label, value=None, step=step, **limits, **shown, **how)
+    shown: dict[str, Any] = {"format": "%d" if kind is int else "%g", "placeholder": "left out", "step": step, "value": None}
+    st.number_input(label, **(limits | shown | how))
 
 
 def _draw_error(draft: Draft, path: Path) -> None:
@@ -245,9 +252,8 @@ def _keep(draft: Draft, path: Path, field: Field) -> None:
         else:
             table[part] = table[part] if isinstance(table.get(part), dict | list) else {}
             table = table[part]
-    is_default = value is None if field.default is None else value == field.default
-    is_nothing = value in ([], "") and not field.default
-    if (is_default or is_nothing) and not field.is_required:
+    is_default = value is None or value == field.default or (value in ([], "") and not field.default)
+    if is_default and not field.is_required:
         table.pop(path[-1], None)
     else:
         table[path[-1]] = value

@@ -148,7 +148,8 @@ def _changes(before: pd.DataFrame | None, rows: pd.DataFrame) -> str:
     moved = both[both["outcome_before"] != both["outcome"]].value_counts(["outcome_before", "outcome"])
     if moved.empty:
         return "The last change moved no trace."
-    said = ", ".join([f"{n:,} {old} → {new}" for (old, new), n in moved.items()])
+    most_first = sorted(moved.items(), key=lambda pair: (-pair[1], pair[0]))
+    said = ", ".join([f"{n:,} {old} → {new}" for (old, new), n in most_first])
     return f"The last change moved {moved.sum():,}: {said}."
 
 

@@ -107,7 +107,7 @@ def _draw_reasons(rows: pd.DataFrame, given: Mapping[str, tuple[int, str]]) -> N
 def _number(n_rows: int) -> int:
     """Return which row of the trace the address names, from 0; `last` is the last one."""
     given = selection.get("row") or "1"
-    wanted = n_rows if given == "last" else int(given) if given.isdigit() else 1
+    wanted = n_rows if given == "last" else int(given) if given.isdecimal() else 1
     return min(max(wanted, 1), max(n_rows, 1)) - 1
 
 
@@ -115,7 +115,6 @@ def _draw_way(ids: list[str], place: int, number: int, n_rows: int) -> None:
     """Draw the ways to other rows: the one before, the next one, those of another trace."""
 
     def go_to(trace: str, row: str) -> None:
-        st.session_state.pop("page", None)
         selection.put(trace=trace, row=row, page=None)
 
     has_before, has_after = number > 0 or place > 0, number + 1 < n_rows or place + 1 < len(ids)
@@ -179,12 +178,21 @@ def _draw_messages(row: Row) -> None:
         legend += " No decision in this row has a credit."
     st.caption(legend)
     n_pages = math.ceil(len(row.messages) / _N_MESSAGES)
-    page = min(st.pagination(n_pages, key="page", bind="query-params"), n_pages) if n_pages > 1 else 1
+    page = _page(n_pages)
     shown = range((page - 1) * _N_MESSAGES, min(page * _N_MESSAGES, len(row.messages)))
     st.html(_STYLE + "".join([message_html(row, n) for n in shown]))
     if row.tools:
         with st.expander(f"{len(row.tools):,} tools that it was offered", icon=":material/build:"):
             safe.text_block(json.dumps(row.tools, ensure_ascii=False, indent=1), key="rows.tools")
+
+
+def _page(n_pages: int) -> int:
+    """Draw which part of a long row is shown; the address holds it."""
+    if n_pages == 1:
+        return 1
+    given = selection.get("page") or "1"
+    st.session_state["url.page"] = min(max(int(given), 1), n_pages) if given.isdecimal() else 1
+    return st.pagination(n_pages, key="url.page", on_change=lambda: selection.put(page=str(st.session_state["url.page"])))
 
 
 def _draw_record(target: str, row: Row) -> None:

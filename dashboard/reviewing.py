@@ -13,6 +13,7 @@ import streamlit as st
 
 from analysis.curation.funnel import Review
 from analysis.curation.gates import Coherence
+from analysis.curation.segments import Parts, Segmenting, repairs_of, ruling
 from analysis.model import Event
 from analysis.pipeline.curating import store_review, take_back_review
 from dashboard import drafts, notes, safe, selection, tables
@@ -65,11 +66,14 @@ def _draw_standing(version: Version, dataset: str, queue: pd.DataFrame, n_waitin
 
 
 def _draw_one(version: Version, dataset: str, trace_id: str, waiting: list[str], review: Review | None) -> None:
-    gates = [gate for gate in loading.policy(version, dataset).gates if isinstance(gate, Coherence)]
-    spoken = loading.spoken(version, trace_id, gates[0].level if gates else "whole")
+    policy = loading.policy(version, dataset)
+    levels = [gate.level for gate in policy.gates if isinstance(gate, Coherence)]
+    spoken = loading.spoken(version, trace_id, levels[0] if levels else "whole")
     parts = loading.components(version, trace_id, spoken["level"] if spoken else "")
     with st.container(border=True):
-        mask, note = _draw_facts(version, dataset, trace_id, spoken, parts, review)
+        _draw_facts(version, dataset, trace_id, spoken, review)
+        suggested = _suggested(parts, spoken["minimal_repairs"] if spoken else None, policy.segments)
+        mask, note = _draw_fields(trace_id, parts["component"].tolist(), suggested)
         _draw_buttons(version, trace_id, waiting, mask, note)
     left, right = st.columns([2, 3], gap="medium")
     with left:
@@ -81,10 +85,8 @@ def _draw_one(version: Version, dataset: str, trace_id: str, waiting: list[str],
         _draw_suspects(version, trace_id, spoken)
 
 
-def _draw_facts(
-    version: Version, dataset: str, trace_id: str, spoken: dict[str, Any] | None, parts: pd.DataFrame, review: Review | None
-) -> tuple[list[str], str]:
-    """Draw what is known of the trace and why it waits; return the components to mask and the note."""
+def _draw_facts(version: Version, dataset: str, trace_id: str, spoken: dict[str, Any] | None, review: Review | None) -> None:
+    """Draw what is known of the trace and why it waits."""
     trace = every.trace(version, trace_id)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.markdown(f"**{safe.markdown((trace.task.text or trace_id).strip().partition(_LINE)[0], 200)}**")
@@ -94,19 +96,24 @@ def _draw_facts(
         numbers = "" if pd.isna(row.value) else f" (value {row.value:.3g}, threshold {row.threshold:.3g})"
         st.markdown(f":material/hourglass: {safe.markdown(f'Queued by {row.gate}: {row.reason}{numbers}', 300)}")
     if spoken:
-        st.caption(safe.markdown(f"{spoken['summary']} (level {spoken['level']})", 900))
+        debiased = spoken["residual_debiased"]
+        noise = "how much of it is sampling noise is not known" if pd.isna(debiased) else f"{debiased:.4g} without sampling noise"
+        st.caption(safe.markdown(f"{spoken['summary']} Level {spoken['level']}; {noise}.", 900))
     if review is not None:
         st.info(safe.markdown(f"Decided: {review.reason}. Another decision replaces it.", 400), icon=":material/how_to_reg:")
+
+
+def _draw_fields(trace_id: str, names: list[str], suggested: list[str]) -> tuple[list[str], str]:
+    """Draw which components to mask, and the note; return both."""
     left, right = st.columns(2, vertical_alignment="bottom")
-    names = parts["component"].tolist()
-    suggested = _suggested(spoken["minimal_repairs"] if spoken else None, names)
+    stays: dict[str, Any] = {"persist_state": "session"}  # what is begun outlives a look at the next trace
     with left:
         mask = st.multiselect(
             "Components to mask in an edit; their text stays as context", names, default=suggested, key=f"review.mask.{trace_id}",
-            help="At first those of the cheapest smallest repair, as far as it leaves somebody to train on.",
+            help="At first those that the policy would mask if it did not ask you.", **stays,
         )  # fmt: skip
     with right:
-        note = st.text_input("Note", key=f"review.note.{trace_id}", placeholder="why, for whoever reads the data set")
+        note = st.text_input("Note", key=f"review.note.{trace_id}", placeholder="why, for whoever reads the data set", **stays)
     return mask, note.strip()
 
 
@@ -168,22 +175,20 @@ def _text(event: Event) -> str:
 
 
 def _repairs(text: str | None) -> str:
-    """The smallest sets of components that could restore coherence, in words."""
-    repairs = msgspec.json.decode(text or "[]")
+    """The sets of components that could restore coherence, in words."""
+    repairs = repairs_of(text)
     if not repairs:
         return "Which components could restore coherence is not known."
-    said = [" and ".join(r["components"]) + ("" if r["cost"] is None else f" (cost {r['cost']:.3g})") for r in repairs[:4]]
+    said = [" and ".join(one.components) + ("" if one.cost is None else f" (cost {one.cost:.3g})") for one in repairs[:4]]
     more = f"; {len(repairs) - 4} more" if len(repairs) > 4 else ""
     return f"Coherence could be restored by {'; or by '.join(said)}{more}."
 
 
-def _suggested(text: str | None, names: list[str]) -> list[str]:
-    """The components of the cheapest smallest repair; none where that is all of them, or unknown."""
-    repairs = [repair for repair in msgspec.json.decode(text or "[]") if set(repair["components"]) < set(names)]
-    if not repairs:
-        return []
-    least = min(repairs, key=lambda repair: (len(repair["components"]), repair["cost"] or 0.0, repair["components"]))
-    return list(least["components"])
+def _suggested(parts: pd.DataFrame, text: str | None, policy: Segmenting) -> list[str]:
+    """The components that the policy would mask if it did not ask; none where it could not."""
+    n_events = dict(zip(parts["component"], parts["n_events"], strict=True))
+    ruled = ruling(Parts(n_events, repairs=repairs_of(text)), msgspec.structs.replace(policy, ambiguous="repair"))
+    return [name for name in ruled.components if name in n_events and ruled.outcome == "masked"]
 
 
 def _draw_decided(version: Version, reviews: list[Review]) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
+from analysis.counterfactual.dataset import PairRow, pair_rows_of
 from analysis.counterfactual.effects import CELL, effects, exportable
+from analysis.counterfactual.judging import Judge
+from analysis.counterfactual.sandbox import open_sandbox
 from analysis.counterfactual.study import CONFIRM, SCREEN, Allocation
 from analysis.errors import HeadConflict
 from analysis.workspace import SCHEMAS, Snapshot, Workspace
@@ -23,7 +26,8 @@ from analysis.workspace import SCHEMAS, Snapshot, Workspace
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.counterfactual.study import Study
+    from analysis.counterfactual.judging import Judge
+from analysis.counterfactual.study import Study
 
 TABLES = ("effects", "effect_runs")
 #: Fields of a table of effects -> those of the stored one.
@@ -91,6 +95,36 @@ def store_effects(workspace: Workspace, name: str, rows: Sequence[Mapping[str, A
         with contextlib.suppress(HeadConflict):
             workspace.commit(snapshot.head, files)
             return
+
+
+def stored_pairs(
+    snapshot: Snapshot, trace_ids: Collection[str], *, unsafe: bool = False, told: Callable[[str], None] = lambda text: None
+) -> list[PairRow]:
+    """Return the counterfactual data set of some traces: what was decided, what might have been, and what that did.
+
+    Studies whose controls failed are left out; of a change that several tried, that with the most pairs counts. `told` hears
+    what is left out and why. Raises SandboxError where programs are not run here.
+    """
+    runs = snapshot.sql("select study, seed, is_sound from effect_runs order by study").to_pylist()
+    for run in [run for run in runs if not run["is_sound"]]:
+        told(f"study {run['study']} fails its controls and is left out")
+    sound = {run["study"]: run["seed"] for run in runs if run["is_sound"]}
+    query = f"""select * from effects where study in (select unnest($studies)) and trace_id in (select unnest($ids))
+        qualify {_MOST} order by all"""
+    rows = snapshot.sql(query, {"studies": list(sound), "ids": sorted(trace_ids)}).to_pylist()
+    found: list[PairRow] = []
+    with open_sandbox(unsafe=unsafe) as sandbox:
+        judge = Judge(sandbox)
+        for study, seed in sound.items():
+            own = [row for row in rows if row["study"] == study]
+            traces = snapshot.traces(sorted({row["trace_id"] for row in own}))
+            found += pair_rows_of(traces, own, judge=judge, seed=seed, only_confirmed=False, told=told)
+    return sorted(found, key=lambda pair: (pair.trace_id, pair.pair_id))
+
+
+#: Whether a row is of the study that tried its change most often.
+_MOST = """study = first_value(study) over (partition by trace_id, event_id, operator, parameters, metric, evidence, world
+    order by confirmed desc, n desc, study)"""
 
 
 def _known(value: Any) -> Any:

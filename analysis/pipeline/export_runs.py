@@ -1,7 +1,7 @@
 """Rows of many traces, made in processes: each takes traces that lie together on the disk and leaves a sorted run.
 
-Decides how much is in memory at once. A run is a Parquet file in the order of the export; runs are merged as they are read.
-A run that is there is not made again, so that an export that was killed goes on.
+Decides how much is in memory at once. A run is an Arrow file in the order of the export (of Parquet each open file would hold
+8 MB); runs are merged as they are read. One that is there is not made again, so that an export that was killed goes on.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
 from analysis.model import Trace
 from analysis.redaction import Redactor
-from analysis.training.bundle import Drop
+from analysis.training.bundle import Drop, write_bundle
 from analysis.training.labelling import Facts, rows_of
 from analysis.training.redacting import redacted
 from analysis.training.rows import SCHEMA, Row, rows_to_table
@@ -36,6 +38,8 @@ _GROUP = 250  # all runs are open at once
 #: What rows are made of; claims, labels and the like are left where they are.
 _NEEDED = ("traces", "texts", "agents", "events")
 _NO_WORDS, _MASKED = "no agent wrote anything that is recorded", "every message is masked"
+
+Places = npt.NDArray[np.intp]
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -72,7 +76,7 @@ def jobs_of(snapshot: Snapshot, trace_ids: Collection[str], folder: Path, *, pat
             some = tuple(mine[begin : begin + TRACES_A_RUN])
             # Another cut of the traces, after files were merged, must not take up what is left of this one.
             cut = hashlib.sha256("\n".join(some).encode()).hexdigest()[:12]
-            jobs.append(Job(some, paths, patterns, str(folder / f"{len(jobs):05d}-{cut}.parquet")))
+            jobs.append(Job(some, paths, patterns, str(folder / f"{len(jobs):05d}-{cut}.arrow")))
     return jobs
 
 
@@ -90,7 +94,7 @@ def make_runs(
     n_done = len(jobs) - len(due)
     if workers > 1 and len(due) > 1:
         # No fork: the threads of DuckDB and Arrow do not survive one.
-        with ProcessPoolExecutor(min(workers, len(due)), mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(min(workers, len(due)), mp_context=get_context("spawn"), initializer=_begin) as pool:
             begun: deque[Future[None]] = deque()
             for job in due:
                 begun.append(pool.submit(_make, job, know(job.trace_ids)))
@@ -106,9 +110,26 @@ def make_runs(
     return [msgspec.json.decode(_report(job).read_bytes(), type=Run) for job in jobs]
 
 
+def write_merged(
+    jobs: Sequence[Job], out: Path, recipe: Mapping[str, Any], *, drops: Sequence[Drop], about: Mapping[str, Any], workers: int
+) -> dict[str, Any]:
+    """Write the bundle of some runs and return its manifest; with several workers in a process of its own."""
+    files = [Path(job.out) for job in jobs]
+    if workers == 1 or len(jobs) == 1:
+        return _write(files, out, recipe, drops, about)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin) as pool:
+        return pool.submit(_write, files, out, recipe, drops, about).result()
+
+
+def _write(
+    files: Sequence[Path], out: Path, recipe: Mapping[str, Any], drops: Sequence[Drop], about: Mapping[str, Any]
+) -> dict[str, Any]:
+    return write_bundle(merged(files), out, recipe, drops=drops, about=about)
+
+
 def merged(files: Sequence[Path]) -> Iterator[pa.Table]:
     """Yield the rows of sorted runs as tables in the order of `order_key`; rows of one key lie in one run, in their order."""
-    keys = [pq.read_table(file, columns=["order_key"])["order_key"].to_numpy() for file in files]
+    keys = [np.concatenate([[], *[part["order_key"].to_numpy() for part in _batches(file, ["order_key"])]]) for file in files]
     owner = np.repeat(np.arange(len(files)), [len(own) for own in keys])
     order = np.argsort(np.concatenate(keys), kind="stable") if keys else np.empty(0, np.intp)
     owner = owner[order]
@@ -139,10 +160,19 @@ class _Reader:
         return table[:n]
 
 
-def _batches(file: Path) -> Iterator[pa.Table]:
-    with pq.ParquetFile(file) as run:
-        for batch in run.iter_batches(batch_size=_GROUP):
-            yield pa.Table.from_batches([batch])
+def _batches(file: Path, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+    fields = [SCHEMA.get_field_index(name) for name in columns]
+    with pa.OSFile(str(file)) as source:
+        run = ipc.open_file(source, options=ipc.IpcReadOptions(included_fields=fields or None, use_threads=False))
+        for n in range(run.num_record_batches):
+            yield pa.Table.from_batches([run.get_batch(n)])
+
+
+def _begin() -> None:
+    """Hold little: threads of Arrow and its own memory pool keep more than they use."""
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    pa.set_memory_pool(pa.system_memory_pool())
 
 
 def _make(job: Job, facts: dict[str, Facts]) -> None:
@@ -151,9 +181,9 @@ def _make(job: Job, facts: dict[str, Facts]) -> None:
     redactor = None if job.patterns is None else Redactor(job.patterns)
     drops: list[Drop] = []
     part = Path(f"{job.out}.part")
-    with pq.ParquetWriter(part, SCHEMA, compression="lz4", use_dictionary=False) as writer:
+    with pa.OSFile(str(part), "wb") as file, ipc.new_file(file, SCHEMA, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
         for tables in _some(job, sorted(job.trace_ids, key=lambda trace_id: facts[trace_id].order_key)):
-            writer.write_table(_rows(tables, facts, redactor, drops), row_group_size=_GROUP)
+            writer.write_table(_rows(tables, facts, redactor, drops), max_chunksize=_GROUP)
     part.replace(job.out)
     counts = {} if redactor is None else dict(sorted(redactor.counts.items()))
     part.write_bytes(msgspec.json.encode(Run(tuple(drops), counts)))
@@ -182,21 +212,31 @@ def _of(trace: Trace, facts: Facts, redactor: Redactor | None) -> tuple[list[Row
 
 def _some(job: Job, ids: Sequence[str]) -> Iterator[dict[str, pa.Table]]:
     """Yield the tables of a few traces at a time in the order of `ids`, without what no row is made of."""
-    tables = {name: _table(job, name, pa.array(ids)) for name in _NEEDED}
-    places = {name: table["place"].to_numpy() for name, table in tables.items()}
+    number = {trace_id: n for n, trace_id in enumerate(ids)}
+    held = {name: _table(job.files[name], name, number) for name in _NEEDED}
     without = {name: SCHEMAS[name].empty_table() for name in MEMBERS if name not in _NEEDED}
     for begin in range(0, len(ids), _TRACES_AT_ONCE):
-        bounds = {name: np.searchsorted(own, (begin, begin + _TRACES_AT_ONCE)) for name, own in places.items()}
-        yield without | {name: table[slice(*bounds[name])] for name, table in tables.items()}
+        bounds = {name: np.searchsorted(places, (begin, begin + _TRACES_AT_ONCE)) for name, (_, places) in held.items()}
+        yield without | {name: table[slice(*bounds[name])] for name, (table, _) in held.items()}
 
 
-def _table(job: Job, name: str, ids: pa.Array) -> pa.Table:
-    """Return a table's rows of some traces, in their order; `place` is that of their trace."""
-    within = [("trace_id", ">=", job.trace_ids[0]), ("trace_id", "<=", job.trace_ids[-1])]  # spares row groups of large files
-    parts = [pq.read_table(file, filters=within) for file in job.files[name]]
-    table = pa.concat_tables([*parts, SCHEMAS[name].empty_table()])
-    place = pc.index_in(table["trace_id"], value_set=ids)
-    return table.append_column("place", place).filter(place.is_valid()).sort_by("place")
+def _table(files: Sequence[str], name: str, number: dict[str, int]) -> tuple[pa.Table, Places]:
+    """Return a table's rows of some traces by the number of their trace, and these numbers."""
+    low, high = min(number), max(number)
+    table = pa.concat_tables([SCHEMAS[name].empty_table(), *[_between(file, low, high) for file in files]])
+    places = np.array([number.get(trace_id, -1) for trace_id in table["trace_id"].to_pylist()], np.intp)
+    order = np.argsort(places, kind="stable")
+    order = order[np.searchsorted(places[order], 0) :]
+    return table.take(pa.array(order)), places[order]
+
+
+def _between(file: str, low: str, high: str) -> pa.Table:
+    """Return the row groups of a file that could hold traces between two ids; in few buffers, as `read_table` has many."""
+    with pq.ParquetFile(file, pre_buffer=False) as source:
+        column = source.schema_arrow.get_field_index("trace_id")
+        bounds = [source.metadata.row_group(n).column(column).statistics for n in range(source.num_row_groups)]
+        groups = [n for n, b in enumerate(bounds) if b is None or not b.has_min_max or (b.min <= high and b.max >= low)]
+        return source.read_row_groups(groups, use_threads=False)
 
 
 def _ids_in(workspace: Workspace, file: File) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +20,10 @@ from analysis.counterfactual.dataset import PairRow
 from analysis.errors import HeadConflict, TrainingError
 from analysis.pipeline.curating import dataset_names
 from analysis.pipeline.export_facts import CREDIT_RULE, TABLES, Wanted, digests, facts_of
-from analysis.pipeline.export_runs import Run, jobs_of, make_runs, merged
+from analysis.pipeline.export_runs import Run, jobs_of, make_runs, write_merged
 from analysis.pipeline.stages import Progress
 from analysis.redaction import Redactor
-from analysis.training.bundle import Drop, begin, digest_of, read_rows, write_bundle
+from analysis.training.bundle import Drop, begin, digest_of, read_rows
 from analysis.training.formats import View, views
 from analysis.training.labelling import Facts
 from analysis.training.splits import RULE, SHARES, Assigned, Case, assign
@@ -33,6 +33,7 @@ from analysis.workspace.heads import PIN
 from analysis.workspace.listing import metric_names
 
 _RUNS = ".runs"
+_AT_ONCE = 5_000  # rows that become objects of Python at once
 _DATASET_TABLES = ("dataset_rows", "dataset_segments", "funnel")
 _REWARD = "the score on the scale that the source states, in [0, 1]; else 1 or 0 for passed; absent where neither is known"
 
@@ -140,7 +141,7 @@ def _bundle(
     drops = sorted([*chosen.drops, *(drop for run in made for drop in run.drops)], key=lambda drop: drop[:3])
     about = {"redacted": _counts(made)} if options.redact else {}
     progress(0.5, "export: writing shards")
-    manifest = write_bundle(merged([Path(job.out) for job in jobs]), out, recipe, drops=drops, about=about)
+    manifest = write_merged(jobs, out, recipe, drops=drops, about=about, workers=options.workers)
     shutil.rmtree(runs)
     return manifest
 
@@ -151,15 +152,15 @@ def _chosen(workspace: Workspace, dataset: str | None, options: Options) -> _Cho
         newest = Snapshot(workspace)
         pinned = Snapshot(workspace, _pinned(workspace, newest, dataset))
         plain = _of_dataset(newest, dataset) if dataset is not None else _of_filter(newest, options.filter)
-        known = {row["trace_id"]: Assigned(row["group"], row["split"]) for row in newest.sql("select * from splits").to_pylist()}
-        ids = [one.trace_id for one in plain]
-        found, left_out = assign(_cases(pinned, {*ids, *known}), known=known, shares=options.shares)
+        known = _known(newest)
+        ids = {one.trace_id for one in plain}
+        found, left_out = assign(_cases(pinned, ids | known.keys()), known=known, shares=options.shares)
         if not _stored(workspace, newest.head, {i: found[i] for i in sorted(ids) if i in found and i not in known}):
             continue
         wanted = [one._replace(**found[one.trace_id]._asdict()) for one in plain if one.trace_id in found]
         if not wanted:
             raise TrainingError(dataset or "filter", "no trace is left to export", hint="loosen the policy or the filter")
-        drops = [Drop(i, "split", "its task, prompt or ancestor would join two splits") for i in left_out if i in {*ids}]
+        drops = [Drop(i, "split", "its task, prompt or ancestor would join two splits") for i in left_out if i in ids]
         return _Chosen(pinned, newest, sorted(wanted), drops + (_dropped(newest, dataset) if dataset is not None else []))
 
 
@@ -189,10 +190,10 @@ def _pinned(workspace: Workspace, newest: Snapshot, dataset: str | None) -> Head
 def _of_dataset(snapshot: Snapshot, dataset: str) -> list[Wanted]:
     query = """select trace_id, position, weight, stage from dataset_rows
         where dataset = $dataset and outcome in ('kept', 'masked') order by trace_id"""
-    rows = snapshot.sql(query, {"dataset": dataset}).to_pydict()
-    weights = [1.0 if weight is None else weight for weight in rows["weight"]]
-    given = zip(rows["trace_id"], rows["position"], weights, rows["stage"], strict=True)
-    return [Wanted(*one, group="", split="") for one in given]
+    return [
+        Wanted(trace_id, position, 1.0 if weight is None else weight, stage, "", "")
+        for trace_id, position, weight, stage in _each(snapshot.sql(query, {"dataset": dataset}))
+    ]
 
 
 def _of_filter(snapshot: Snapshot, filter: str) -> list[Wanted]:
@@ -201,14 +202,31 @@ def _of_filter(snapshot: Snapshot, filter: str) -> list[Wanted]:
     return [Wanted(trace_id, n, 1.0, None, "", "") for n, trace_id in enumerate(ids)]
 
 
-def _cases(snapshot: Snapshot, ids: Iterable[str]) -> list[Case]:
+def _known(snapshot: Snapshot) -> dict[str, Assigned]:
+    """Return the splits that traces have from earlier exports; traces of one component share the object."""
+    same: dict[tuple[str, str], Assigned] = {}
+    rows = _each(snapshot.sql('select trace_id, "group", split from splits'))
+    return {trace_id: same.setdefault((group, split), Assigned(group, split)) for trace_id, group, split in rows}
+
+
+def _cases(snapshot: Snapshot, ids: Collection[str]) -> list[Case]:
+    """Return what decides the splits of some traces; equal prompts are one object."""
     rows = snapshot.sql(
         """select trace_id, task_id, task_text, baseline_of, counterfactual ->> '$.parent_trace_id' as parent
-        from traces where trace_id in (select unnest($ids)) order by trace_id""",
-        {"ids": sorted(ids)},
-    ).to_pydict()
-    kin = [tuple([name for name in pair if name]) for pair in zip(rows["baseline_of"], rows["parent"], strict=True)]
-    return [Case(*case) for case in zip(rows["trace_id"], rows["task_id"], rows["task_text"], kin, strict=True)]
+        from traces order by trace_id"""
+    )
+    prompts: dict[str | None, str | None] = {}
+    found = []
+    for trace_id, task, prompt, *kin in _each(rows):
+        if trace_id in ids:
+            found.append(Case(trace_id, task, prompts.setdefault(prompt, prompt), tuple([name for name in kin if name])))
+    return found
+
+
+def _each(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a table; few of them are objects of Python at once."""
+    for batch in table.to_batches(max_chunksize=_AT_ONCE):
+        yield from zip(*batch.to_pydict().values(), strict=True)
 
 
 def _dropped(snapshot: Snapshot, dataset: str) -> list[Drop]:

@@ -17,6 +17,7 @@ import msgspec
 
 from analysis.errors import TrainingError, UnknownNameError
 from analysis.training import environment, manifests, objective
+from analysis.training.formats.lines import OPENRLHF_ARGUMENTS
 
 _PLAN = "plan.json"
 Argument = str | int | float | bool
@@ -61,7 +62,7 @@ _TARGETS = {
     "axolotl": _Target("other", ("axolotl", "train", "axolotl.yaml")),
     "llama-factory": _Target("other", ("llamafactory-cli", "train", "--dataset_dir", ".", "--dataset", "counterpoint-train")),
     "ms-swift": _Target("other", ("swift", "sft", "--dataset", "train.jsonl", "--is_binary_loss_scale", "false")),
-    "openrlhf": _Target("other", ("deepspeed", "--module", "openrlhf.cli.train_sft", "--data.dataset", "train.jsonl")),
+    "openrlhf": _Target("other", ("deepspeed", "--module", "openrlhf.cli.train_sft", *OPENRLHF_ARGUMENTS)),
 }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
@@ -22,27 +23,29 @@ from tests.training.rows import CALL, CHAT, TOOL, pair, plain, row
 SAMPLES = Path(__file__).parents[2] / "data/samples"
 BUNDLE = "bundle"  # by this name a consumer reads the bundle itself
 
+T = TypeVar("T")
 #: What a loss is taken on: a text, or the name of a tool and its arguments, for each message.
 Stated = list[list[str]]
 
 
 @dataclass(frozen=True)
 class Given:
-    """A view as it was written: records by split as `write` counted them, as they lie in its files, and what each states."""
+    """A view as it was written, all by split: records as `write` counted them, as they lie in its files, what each states.
+
+    weights : those of the messages that train, in their order, each once; only of records that are whole rows
+    """
 
     counts: dict[str, int]
     records: dict[str, list[dict[str, Any]]]
     stated: dict[str, list[Stated]]
+    weights: dict[str, list[list[float]]]
 
 
-def make(folder: Path, traces: Path, *, n_by_hand: int, n_most: int, tokenizer: str | None) -> dict[str, Given]:
-    """Write every view of the rows below a folder, and the bundle; return what was written, by name."""
-    rows = [*by_hand(n_by_hand), *of_traces(traces, n_most)]
-    pairs = list(pairs_by_hand(n_by_hand))
+def make(folder: Path, recorded: Iterable[Row], *, n_by_hand: int, tokenizer: str) -> dict[str, Given]:
+    """Write every view below a folder, and a bundle, of rows by hand and recorded ones; return what was written, by name."""
+    rows, pairs = [*by_hand(n_by_hand), *recorded], list(pairs_by_hand(n_by_hand))
     found = {}
     for name, view in views(tokenizer=tokenizer).items():
-        if name == "trl-tokenized" and tokenizer is None:
-            continue
         given: list[Any] = list(pairs) if view.takes == "pairs" else list(rows)
         fit = [one for one in given if not view.check(one)]
         counts = view.write(iter(fit), folder / name)
@@ -50,40 +53,40 @@ def make(folder: Path, traces: Path, *, n_by_hand: int, n_most: int, tokenizer: 
         if name == "verl-sft":  # a file for each set of tools
             by_id = {one.row_id: one for one in fit}
             fit = [by_id[record["row_id"]] for split in sorted(records) for record in records[split]]
-        found[name] = Given(counts, records, _by_split(fit, _STATES.get(name, _whole)))
+        weights = _by_split(fit if view.takes == "rows" else [], _weights)
+        found[name] = Given(counts, records, _by_split(fit, _STATES.get(name, _whole)), weights)
     manifest = write_bundle(rows, folder / BUNDLE, {"rows": len(rows)})
     counts = {split: told["n_rows"] for split, told in manifest["splits"].items()}
-    return found | {BUNDLE: Given(counts, {}, {})}
+    return found | {BUNDLE: Given(counts, {}, {}, {})}
 
 
 def by_hand(n: int) -> Iterator[Row]:
     """Yield rows with tools of different arguments, masks, weights, and texts that break careless readers."""
     other = {"id": "c2", "type": "function", "function": {"name": "stop", "arguments": '{"why": "做完了 ✓", "at": null}'}}
-    tool = {"type": "function", "function": {"name": "stop", "description": "End it.", "parameters": {"why": "text", "at": "int"}}}
+    schema = {"type": "object", "properties": {"why": {"type": "string"}, "at": {"type": "integer"}}, "required": ["why"]}
+    tool = {"type": "function", "function": {"name": "stop", "description": "End it.", "parameters": schema}}
     for k in range(n):
         same = {"row_id": f"h{k}", "trace_id": f"h{k}", "rollout_id": f"h{k}", "split": "test" if k % 5 == 4 else "train"}
         asked = [CHAT[0], {"role": "user", "content": f'Join {k} parts: "a\\nb", {{}} and 部分\n\n= 1.'}]
         ended = {"role": "assistant", "content": "", "tool_calls": [other]}
         yield row(**same, messages=[*asked, *CHAT[2:]], tools=[TOOL], reward=float(k % 2))
         yield row(
-            **same | {"row_id": f"h{k}b"}, messages=[*asked, *CHAT[2:4], ended], tools=[TOOL, tool] if k % 2 else [tool], events=[],
-            keep=[False, False, k % 2 == 0, False, True],
+            **same | {"row_id": f"h{k}b"}, messages=[*asked, *CHAT[2:4], ended], tools=[TOOL, tool][k % 2 :], events=[],
+            keep=[False, False, k % 4 < 2, False, True],
         )  # fmt: skip
         yield plain(k, split=same["split"])
 
 
-def of_traces(folder: Path, n_most: int) -> Iterator[Row]:
-    """Yield the rows of recorded traces, a file after another; every fifth trace is a test."""
+def of_samples() -> Iterator[Row]:
+    """Yield the rows of the sample traces; every fifth trace is a test."""
     n = 0
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted(SAMPLES.glob("*.jsonl")):
         for k, line in enumerate(path.read_bytes().splitlines()):
             trace = decode(line)
-            facts = Facts(group=f"task:{trace.trace_id}", split="test" if k % 5 == 4 else "train", order_key=n)
-            for found in rows_of(trace, facts):
-                if n == n_most:
-                    return
-                n += 1
+            split = "test" if k % 5 == 4 else "train"
+            for found in rows_of(trace, Facts(group=f"task:{trace.trace_id}", split=split, order_key=n)):
                 yield found
+                n += 1
 
 
 def pairs_by_hand(n: int) -> Iterator[PairRow]:
@@ -129,6 +132,10 @@ def _whole(given: Row) -> Iterator[Stated]:
     yield [said(m) for m, keep in zip(given.messages, given.keep, strict=True) if keep]
 
 
+def _weights(given: Row) -> Iterator[list[float]]:
+    yield [weight for weight, _ in groupby([w for w, keep in zip(given.weight, given.keep, strict=True) if keep])]
+
+
 def _single(given: Row) -> Iterator[Stated]:
     for one in next(_whole(given)):
         yield [one]
@@ -154,8 +161,8 @@ _STATES: dict[str, Callable[[Any], Iterator[Stated]]] = {
 }  # fmt: skip
 
 
-def _by_split(fit: list[Any], states: Callable[[Any], Iterator[Stated]]) -> dict[str, list[Stated]]:
-    found: dict[str, list[Stated]] = {}
+def _by_split(fit: list[Any], states: Callable[[Any], Iterator[T]]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
     for one in fit:
         found.setdefault(one.split, []).extend(states(one))
     return found

@@ -13,18 +13,17 @@ from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
-os.environ["DISABLE_VERSION_CHECK"] = "1"
-# It is imported for rows with sound; what a registry has of it is built for another torch than a CPU takes.
-sys.modules["torchaudio"] = ModuleType("torchaudio")
-sys.modules["torchaudio"].__spec__ = ModuleSpec("torchaudio", None)
-
-from llamafactory.data import get_dataset, get_template_and_fix_tokenizer
-from llamafactory.hparams import get_train_args
-from llamafactory.model import load_tokenizer
-
 
 def main(views: Path, model: str) -> None:
     """Read each data set of the view."""
+    os.environ["DISABLE_VERSION_CHECK"] = "1"
+    # It is imported for rows with sound; what a registry has of it is built for another torch than a CPU takes.
+    sys.modules["torchaudio"] = ModuleType("torchaudio")
+    sys.modules["torchaudio"].__spec__ = ModuleSpec("torchaudio", None)
+    from llamafactory.data import get_dataset, get_template_and_fix_tokenizer
+    from llamafactory.hparams import get_train_args
+    from llamafactory.model import load_tokenizer
+
     folder, read = views / "llama-factory", {}
     for name in json.loads((folder / "dataset_info.json").read_text(encoding="utf-8")):
         given = {

@@ -1,6 +1,6 @@
 """What ms-swift's preprocessor and template make of its view, with the loss scales that `swift sft` is told to keep.
 
-usage: python -P ms_swift.py VIEWS MODEL   (prints JSON: version, and for each split the records, the texts that train, the weights)
+usage: python -P ms_swift.py VIEWS MODEL   (prints JSON: version, and for each split the records, what trains, the weights)
 """
 
 from __future__ import annotations

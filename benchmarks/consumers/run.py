@@ -2,7 +2,8 @@
 
 Each has an environment of its own below ~/.cache/counterpoint/consumers, made when it is first asked for (up to 2 GB and some
 minutes each). Ours are the records that `write` counted, theirs those that the consumer has after its own preparation; then of
-how many it would train on exactly what they state, or reads exactly what was written. Nothing is trained.
+how many it would train on exactly what they state, or reads exactly what was written. Nothing is trained. Agent Lightning, and
+Axolotl from 0.20 on, need Python 3.12: the first is not asked, of the second the last version before.
 """
 
 from __future__ import annotations
@@ -13,65 +14,40 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from analysis.training import environment
-from benchmarks.consumers.environments import Consumer, python
-from benchmarks.consumers.given import BUNDLE, SAMPLES, Given, Stated, make
+from analysis.training.bundle import read_rows
+from benchmarks.consumers.environments import CONSUMERS, python
+from benchmarks.consumers.given import Given, Stated, make, of_samples
 from benchmarks.rows import Row, command_line, row, show
 
 HERE = Path(__file__).parent
 TINY = HERE.parents[1] / "tests/training/in_trainer"
-TORCH = "torch==2.13.0"
-CONSUMERS = {
-    "trl": Consumer("trl"),
-    "datasets-5": Consumer("hugging_face"),
-    "datasets-4": Consumer("hugging_face", ("datasets==4.0.0",)),
-    "mlcroissant": Consumer("mlcroissant", ("mlcroissant==1.1.1", "pyarrow==26.0.1")),
-    "verifiers": Consumer("verifiers", ("verifiers==0.4.0",)),
-    "verl": Consumer(
-        "verl",
-        (TORCH, "transformers==5.9.0", "datasets==5.2.0", "tensordict==0.10.0", "omegaconf", "pillow", "hydra-core", "codetiming"),
-        ("verl==0.9.1",),
-    ),
-    "llama-factory": Consumer(
-        "llama_factory",
-        (TORCH, "transformers==5.5.4", "datasets==4.0.0", "peft==0.18.1", "trl==0.24.0", "accelerate==1.11.0", "omegaconf", "fire"),
-        ("llamafactory==0.9.5",),
-    ),
-    "ms-swift": Consumer(
-        "ms_swift",
-        (TORCH, "transformers==5.15.0", "datasets==4.8.4", "peft==0.20.0", "trl==0.24.0", "modelscope", "json_repair"),
-        ("ms-swift==4.6.0",),
-    ),
-    "axolotl": Consumer(
-        "axolotl",
-        (TORCH, "transformers==5.16.1", "datasets==4.8.4", "addict", "colorama", "PyYAML==6.0.3"),
-        ("axolotl==0.19.0",),
-    ),
-    "openrlhf": Consumer(
-        "openrlhf", (TORCH, "transformers==5.15.0", "datasets==5.2.0", "sympy", "pylatexenc"), ("openrlhf==0.11.2",)
-    ),
-}
 #: What templates put around what is said: it trains too, and says nothing.
-MARKS = re.compile(r"""<\|[a-z_]+\|>|<call>|Action:|Action Input:|</?tool_call>|\{"name": "|", "arguments": |\}(?=\n</tool_call>)|\s""")
+MARKS = re.compile(
+    r"""<\|[a-z_]+\|>|<call>|Action:|Action Input:|</?tool_call>|\{"name": "|", "arguments": |\}(?=\n</tool_call>)|\s"""
+)
 
 
 def main() -> None:
     """Read the command line, measure, print."""
     parser = command_line(__doc__, quick="fewer rows")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CONSUMERS)}; all where none is given")
-    parser.add_argument("--traces", type=Path, default=SAMPLES, help="a folder of traces, native JSON lines")
+    parser.add_argument("--bundle", type=Path, help="an export, whose rows are taken instead of those of the sample traces")
     given = parser.parse_args()
     if unknown := sorted(set(given.names) - set(CONSUMERS)):
         parser.error(f"no such consumer: {unknown[0]}; there are {', '.join(CONSUMERS)}")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         model = tiny_model(place / "model")
-        sizes = {"n_by_hand": 10, "n_most": 60} if given.quick else {"n_by_hand": 40, "n_most": 1_000}
-        written = make(place / "views", given.traces, tokenizer=str(model), **sizes)
+        recorded = read_rows(given.bundle) if given.bundle else of_samples()
+        n_by_hand, n_most = (10, 60) if given.quick else (40, None)
+        written = make(place / "views", islice(recorded, n_most), n_by_hand=n_by_hand, tokenizer=str(model))
         found = [one for name in given.names or CONSUMERS for one in measure(name, place / "views", model, written)]
     show(found, as_json=given.json)
     sys.exit(not all(one["met"] for one in found))
@@ -92,36 +68,39 @@ def measure(name: str, views: Path, model: Path, written: dict[str, Given]) -> I
         told = (error.stderr or error.output or "no message").strip().splitlines()[-1]
         yield row(f"{name} reads", 0, peer=told, theirs=None, unit="rows", goal="reads its views", met=False)
         return
-    n_read: dict[str, int] = {}
-    n_right: dict[str, int] = {}
+    n_read, n_right = Counter[str](), Counter[str]()
     for key, read in answer["read"].items():
-        view, _, part = key.partition("/")
-        n_read[view] = n_read.get(view, 0) + read["n"]
-        n_right[view] = n_right.get(view, 0) + right(written[view], part, read)
+        view, _, split = key.partition("/")
+        n_read[view] += read["n"]
+        if (n := n_as_stated(written[view], split, read)) is not None:
+            n_right[view] += n
     for view, n in n_read.items():
         ours = sum(written[view].counts.values())
         yield row(f"{name}: {view}", ours, peer=answer["version"], theirs=n, unit="rows", goal="as many", met=n == ours)
-        n_as = n_right[view]
-        yield row(f"{name}: {view}, as stated", n_as, peer="of", theirs=ours, unit="rows", goal="all", met=n_as == ours)
+        if view in n_right:
+            n_same = n_right[view]
+            yield row(f"{name}: {view}, as stated", n_same, peer="of", theirs=ours, unit="rows", goal="all", met=n_same == ours)
 
 
 def asked(name: str, views: Path, model: Path) -> dict[str, Any]:
     """Return what the script of a consumer prints at its end."""
-    consumer = CONSUMERS[name]
-    command = [str(python(name, consumer)), "-P", str(HERE / f"{consumer.script}.py"), str(views), str(model)]
+    command = [str(python(name)), "-P", str(HERE / f"{CONSUMERS[name].script}.py"), str(views), str(model)]
     quiet = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(views / ".cache" / name), "TRL_EXPERIMENTAL_SILENCE": "1"}
     done = subprocess.run(command, env=os.environ | quiet, check=True, capture_output=True, text=True)
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
 
 
-def right(given: Given, part: str, read: dict[str, Any]) -> int:
-    """Return how many records of a file train on what they state, or tell what was written."""
-    if "trains" in read:
-        return sum(map(trains_as_stated, read["trains"], given.stated[part]))
+def n_as_stated(given: Given, split: str, read: dict[str, Any]) -> int | None:
+    """Return how many records train on what they state, weighed as they state, or tell what was written."""
     if "told" in read:
-        return sum(map(dict.__eq__, read["told"], given.records[part]))
-    return read["n"]
+        return sum(map(dict.__eq__, read["told"], given.records[split]))
+    if "trains" not in read:
+        return None
+    found = map(trains_as_stated, read["trains"], given.stated[split])
+    if "weights" not in read:
+        return sum(found)
+    return sum(a and b == c for a, b, c in zip(found, read["weights"], given.weights[split], strict=False))
 
 
 def trains_as_stated(texts: list[str], stated: Stated) -> bool:

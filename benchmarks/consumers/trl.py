@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ def main(views: Path, model: str) -> None:
             read[f"{name}/{file.stem}"] = {"n": len(prepared)}
             if name != "trl-grpo":
                 read[f"{name}/{file.stem}"]["trains"] = [trained(tokenizer, record) for record in prepared]
+            if name == "trl-tokenized":
+                read[f"{name}/{file.stem}"]["weights"] = [weights(record) for record in prepared]
     print(json.dumps({"version": f"TRL {trl.__version__}", "read": read}))
 
 
@@ -68,6 +71,12 @@ def trained(tokenizer: Any, record: dict[str, Any]) -> list[str]:
         asked = tokenizer.apply_chat_template(record["prompt"], add_generation_prompt=True, return_dict=True)["input_ids"]
         arms = [arm[len(asked) :] for arm in arms]
     return [tokenizer.decode(arm) for arm in arms]
+
+
+def weights(record: dict[str, Any]) -> list[float]:
+    """Return the weights of the tokens that train, in their order, each once."""
+    marked = zip(record["loss_weights"], record["labels"], strict=True)
+    return [one for one, _ in groupby([weight for weight, label in marked if label >= 0])]
 
 
 if __name__ == "__main__":

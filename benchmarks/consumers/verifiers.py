@@ -22,8 +22,9 @@ def main(views: Path) -> None:
     for file in sorted((views / "verifiers").glob("*.jsonl")):
         lines = file.read_text(encoding="utf-8").splitlines()
         episodes = [Episode[WireTaskData, State, WireAgentConfig].model_validate(json.loads(line)) for line in lines]
-        branches = [[len(trace.branches) for trace in episode.traces] for episode in episodes]
-        read[f"verifiers/{file.stem}"] = {"n": len(episodes), "branches": branches}
+        # A trace that were not one chain of messages would have another number of branches.
+        n_whole = sum(all(len(trace.branches) == 1 for trace in episode.traces) for episode in episodes)
+        read[f"verifiers/{file.stem}"] = {"n": n_whole}
     print(json.dumps({"version": f"verifiers {version('verifiers')}", "read": read}))
 
 

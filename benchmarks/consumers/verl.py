@@ -27,8 +27,8 @@ def main(views: Path, model: str) -> None:
     for file in sorted((views / "verl-rl").glob("*.parquet")):
         config = OmegaConf.create({**RL, "cache_dir": str(views / "verl-cache")})
         rows = RLHFDataset([str(file)], tokenizer, config)
-        told = [{"prompt": row["raw_prompt"], "truth": json.loads(row["reward_model"]["ground_truth"])} for row in rows]
-        read[f"verl-rl/{file.stem}"] = {"n": len(told), "prompts": [one["prompt"] for one in told]}
+        truths = [json.loads(row["reward_model"]["ground_truth"]) for row in rows if row["raw_prompt"]]
+        read[f"verl-rl/{file.stem}"] = {"n": sum("reward" in truth for truth in truths)}
     for split in ("test", "train"):
         files = sorted(map(str, (views / "verl-sft").glob(f"{split}-*.parquet")))
         rows = MultiTurnSFTDataset(files, tokenizer, OmegaConf.create(SFT))

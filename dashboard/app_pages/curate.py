@@ -27,6 +27,5 @@ if view == "policy":
 else:
     curation.draw_head(version, name)
     {"funnel": curation.draw_funnel, "change": curation.draw_change, "review": reviewing.draw}[view](version, name)
-if names:
     st.divider()
-    selection.link("export", "Next: export and train on it", dataset=name or names[0])
+    selection.link("export", f"Next: export and train on {name}", dataset=name)

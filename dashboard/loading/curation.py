@@ -228,5 +228,5 @@ def moved(version: Version, trace_id: str, level: str, projection: str) -> pd.Da
     aims = [coherent.get(f"{component}:{proposition}", coherent.get(proposition)) for component, proposition in names]
     rows = last[["component", "proposition", "p", "event_id"]].assign(coherent=np.array(aims, dtype=np.float64))
     rows = rows[rows["coherent"].notna()]
-    away = (rows["p"] - rows["coherent"]).abs()
+    away = (rows["p"] - rows["coherent"]).abs().round(9)
     return rows.loc[away.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)

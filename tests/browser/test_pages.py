@@ -53,7 +53,7 @@ def test_an_empty_workspace_opens_at_add_data_and_the_samples_come_in(page: Page
     url = serve(ASGI, env={"COUNTERPOINT_WORKSPACE": str(tmp_path / "new")})
     open_page(page, url, "Add data")
     page.get_by_role("button", name="Import the samples").click()
-    expect(page.get_by_text("See what stands out")).to_be_visible(timeout=SLOW_MS)
+    expect(page.get_by_text("See what stands out")).to_be_visible(timeout=3 * SLOW_MS)  # the import and all stages
     n_samples = sum(path.read_bytes().count(b"\n") for path in (data_folder() / "samples").glob("*.jsonl"))
     expect(page.get_by_test_id("stMetricValue").first).to_have_text(str(n_samples))
     assert "job=" in page.url
@@ -67,7 +67,7 @@ def test_an_uploaded_file_comes_in_and_a_bad_one_is_named(page: Page, serve: Ser
     good.write_text('{"format": "counterpoint/1", "trace_id": "one", "world": "recorded"}\n', encoding="utf-8")
     bad.write_text("<html>not signed in</html>", encoding="utf-8")
     open_page(page, f"{url}/add_data", "Add data")
-    page.get_by_test_id("stFileUploaderDropzoneInput").set_input_files([good, bad])
+    page.get_by_test_id("stFileUploaderDropzoneInput").first.set_input_files([good, bad])
     expect(page.get_by_text("bad.json")).to_be_visible(timeout=SLOW_MS)
     page.get_by_role("button", name="Import").nth(1).click()
     expect(page.get_by_text("What to know about them")).to_be_visible(timeout=SLOW_MS)

@@ -11,7 +11,13 @@ from analysis.counterfactual.dataset import PairRow
 from analysis.training.rows import SCHEMA_VERSION, Row, RowEvent, signed
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "delegate", "arguments": '{"to": "coder"}'}}
-TOOL = {"type": "function", "function": {"name": "delegate", "description": "Hand a part out.", "parameters": {"to": "text"}}}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "delegate", "description": "Hand a part out.",
+        "parameters": {"type": "object", "properties": {"to": {"type": "string"}}},
+    },
+}  # fmt: skip
 CHAT: list[dict[str, Any]] = [
     {"role": "system", "content": "You lead a team."},
     {"role": "user", "content": "Join the parts."},

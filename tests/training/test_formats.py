@@ -91,6 +91,28 @@ def test_llama_factory_loses_text_beside_a_tool_call() -> None:
     assert views()["llama-factory"].check(given) == ["text beside a tool call is thrown away"]
 
 
+@pytest.mark.parametrize("parameter", [{"enum": [1, 2]}, True, {"type": "array", "items": True}])
+def test_llama_factory_stops_at_a_tool_that_it_cannot_word(parameter: Any) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"n": parameter}}}}
+    problem = "its loader stops at a tool with a parameter that is no object, or a choice that is no text"
+    assert views()["llama-factory"].check(row(tools=[tool])) == [problem]
+
+
+def test_llama_factory_gets_the_properties_that_a_tool_without_parameters_lacks(tmp_path: Path) -> None:
+    for n, function in enumerate(({"name": "f"}, {"name": "f", "parameters": {"type": "object"}})):
+        given = row(tools=[{"type": "function", "function": function}])
+        assert views()["llama-factory"].check(given) == []
+        views()["llama-factory"].write(iter([given]), tmp_path / str(n))
+        (record,) = written(tmp_path / str(n))["train.jsonl"]
+        schema = json.loads(record["tools"])[0]["function"]["parameters"]
+        assert schema == {"type": "object", "properties": {}}
+
+
+def test_verl_gets_a_list_of_tools_in_every_file_since_it_stops_at_a_null(tmp_path: Path) -> None:
+    views()["verl-sft"].write(iter([row(), plain()]), tmp_path)
+    assert sorted(len(r["tools"]) for rows in written(tmp_path).values() for r in rows) == [0, 1]
+
+
 def test_verl_refuses_tools_that_its_reader_would_fill_up() -> None:
     other = {"type": "function", "function": {"name": "stop", "description": "", "parameters": {"why": "text"}}}
     given = row(tools=[*(row().tools or []), other])
@@ -102,6 +124,7 @@ def test_verl_refuses_tools_that_its_reader_would_fill_up() -> None:
     [
         ({"low": None, "high": None}, "delta_q has no interval"),
         ({"low": -0.2, "high": 0.9}, "the interval of delta_q covers 0"),
+        ({"confirmed": False}, "fresh seeds did not confirm it"),
         ({"better": "neither"}, "neither more nor less passed is better"),
         ({"counterfactual": pair().original}, "both arms read alike"),
     ],

@@ -109,6 +109,7 @@ def test_tokens_say_who_wrote_them_and_whose_credit_they_carry(numbers: dict[str
     assert found["policy"] == (
         'I hand part 0 out. Then I wait.<call>delegate {"to": "coder-0"}<|im_end|>Joined, I think.<|im_end|>'
     )
+    assert found["speaks_first"] == found["policy"]  # of an agent that nobody asked too, what opens its answer is the template's
     assert found["prompt"].endswith("<|im_start|>user\nTask 0: join the parts.<|im_end|>\n<|im_start|>assistant\n")
     assert found["paid"] == "I hand part 0 out.Joined, I think."
     assert found["credit"] == pytest.approx(0.8)

@@ -12,6 +12,12 @@ from analysis.training.rows import Row
 
 _MOST_TOKENS = 32_768  # of a row; by default Axolotl leaves out what has more than 512, OpenRLHF what has more than 2,048
 
+#: How OpenRLHF is told to read the view.
+OPENRLHF_ARGUMENTS = (
+    "--data.dataset", "train.jsonl", "--data.input_key", "messages", "--data.apply_chat_template", "--data.multiturn",
+    "--data.max_len", str(_MOST_TOKENS),
+)  # fmt: skip
+
 
 class Axolotl:
     """Messages with `training` on each, for `type: chat_template`."""
@@ -33,6 +39,8 @@ class Axolotl:
         data = {
             "path": "train.jsonl", "ds_type": "json", "type": "chat_template", "field_messages": "messages",
             "message_field_training": "training", "roles_to_train": [], "train_on_eos": "turn",
+            # Else it looks up in the template what to keep of a message, and finds no calls unless the loop says `message`.
+            "message_property_mappings": {name: name for name in ("role", "content", "tool_calls", "tool_call_id", "name")},
         }  # fmt: skip
         values = {
             "base_model": "PUT A MODEL HERE", "datasets": [data], "sample_packing": False, "sequence_len": _MOST_TOKENS,
@@ -64,8 +72,7 @@ class OpenRlhf:
     def write(self, rows: Iterable[Row], folder: Path) -> dict[str, int]:
         """Write the files and the arguments of the command."""
         counts = write_lines(folder, pairs_of(rows, self._record))
-        command = "--data.dataset train.jsonl --data.input_key messages --data.apply_chat_template --data.multiturn"
-        (folder / "arguments.txt").write_text(f"{command} --data.max_len {_MOST_TOKENS}\n", encoding="utf-8")
+        (folder / "arguments.txt").write_text(" ".join(OPENRLHF_ARGUMENTS) + "\n", encoding="utf-8")
         return counts
 
     def _record(self, row: Row) -> dict[str, Any]:

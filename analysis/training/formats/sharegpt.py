@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -35,8 +35,8 @@ class LlamaFactory:
         problems = shapes.all_or_nothing(row, "LLaMA-Factory")
         if any(m.get("tool_calls") and m.get("content") for m in row.messages):
             problems.append("text beside a tool call is thrown away")
-        if any(not isinstance(choice, str) for choice in _choices(row)):
-            problems.append("a tool offers choices that are no texts, which stops its loader")
+        if not all(map(_is_worded, row.tools or ())):
+            problems.append("its loader stops at a tool with a parameter that is no object, or a choice that is no text")
         if any(m["role"] == "system" for m in row.messages[1:]):
             problems.append("a system message after the first one")
         turns = [turn["from"] for turn in _turns(row)]
@@ -91,15 +91,20 @@ class Swift:
 
 def _with_properties(tool: dict[str, Any]) -> dict[str, Any]:
     """Return a tool whose schema lists properties, without which the loader stops."""
-    function, schema = tool["function"], tool["function"].get("parameters") or {}
-    return {**tool, "function": {**function, "parameters": {"type": "object", "properties": {}, **schema}}}
+    function = tool["function"]
+    schema = {"type": "object", "properties": {}, **(function.get("parameters") or {})}
+    return {**tool, "function": {**function, "parameters": schema}}
 
 
-def _choices(row: Row) -> Iterator[Any]:
-    for tool in row.tools or ():
-        schema = tool["function"].get("parameters") or {}
-        for parameter in schema.get("properties", {}).values():
-            yield from parameter.get("enum") or ()
+def _is_worded(tool: dict[str, Any]) -> bool:
+    """Tell whether the loader can put the parameters of a tool into words."""
+    properties = _with_properties(tool)["function"]["parameters"]["properties"]
+    return isinstance(properties, dict) and all(
+        isinstance(one, dict)
+        and isinstance(one.get("items") or {}, dict)
+        and all(isinstance(choice, str) for choice in one.get("enum") or ())
+        for one in properties.values()
+    )
 
 
 def _turns(row: Row) -> list[dict[str, str]]:

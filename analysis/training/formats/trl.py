@@ -137,7 +137,7 @@ class Dpo:
     """Preference pairs out of counterfactuals: the better event against the other one, after the same prompt."""
 
     takes: Literal["pairs"] = "pairs"
-    about = "A pair for each counterfactual whose interval excludes 0; `margin` is |delta_q|."
+    about = "A pair for each counterfactual that fresh seeds confirmed with an interval without 0; `margin` is |delta_q|."
     name, command = "dpo", "dpo"
     _schema = pa.schema(
         {"prompt": _CHAT, "chosen": _CHAT, "rejected": _CHAT, "margin": pa.float64(), "pair_id": _TEXT, "evidence": _TEXT}
@@ -169,7 +169,7 @@ class Kto:
     """Both arms of each counterfactual by themselves: the better one desirable, the other one not."""
 
     takes: Literal["pairs"] = "pairs"
-    about = "Two records for each counterfactual whose interval excludes 0, one of them desirable."
+    about = "Two records for each counterfactual that fresh seeds confirmed with an interval without 0, one of them desirable."
     _schema = pa.schema({"prompt": _CHAT, "completion": _CHAT, "label": pa.bool_(), "pair_id": _TEXT})
 
     def columns(self) -> dict[str, str]:
@@ -242,6 +242,8 @@ def pair_problems(row: PairRow) -> list[str]:
         return ["delta_q has no interval"]
     if preferred(row) is None:
         return ["the interval of delta_q covers 0"]
+    if not row.confirmed:
+        return ["fresh seeds did not confirm it"]
     return [] if row.original != row.counterfactual else ["both arms read alike"]
 
 

@@ -54,7 +54,7 @@ def _trace(row: Row, task: dict[str, Any]) -> dict[str, Any]:
     nodes = [_node(row, n) for n in range(len(row.messages))]
     paid = [event for event in row.events if event.credit is not None]
     credit = {event.event_id: {"message": event.message, "credit": event.credit, "se": event.credit_se} for event in paid}
-    info = {"trace_id": row.trace_id, "keep": row.keep, "weight": row.weight, "credit": credit}
+    info: dict[str, Any] = {"trace_id": row.trace_id, "keep": row.keep, "weight": row.weight, "credit": credit}
     info["residual_norm"] = row.residual_norm
     rewards = {} if row.reward is None else {"outcome": {"score": row.reward, "weight": 1.0}}
     return {

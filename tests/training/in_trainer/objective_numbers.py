@@ -81,6 +81,8 @@ def encoded() -> dict[str, Any]:
         "prompt": CODER.decode(found.input_ids[: found.n_prompt]),
         "paid": CODER.decode([t for t, c in zip(found.input_ids, found.credit, strict=True) if c > 0.0]),
     }
+    first = encode(CODER, {"messages": ROWS[0]["messages"][2:], "keep": [True, False, True], "weight": [1.0] * 3})
+    text["speaks_first"] = CODER.decode([t for t in first.labels if t >= 0])
     changed = tiny.tokenizer()
     changed.chat_template = "{% for m in messages %}{{ m.content if loop.last else m.content[:3] }}{% endfor %}"
     try:
