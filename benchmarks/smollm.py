@@ -75,7 +75,7 @@ def trained(folder: Path, name: str, *, n_steps: int) -> Row:
     told = "; ".join(f"loss {one['loss']:.4g}, gradient {one['grad_norm']:.4g}" for one in steps)
     is_met = len(steps) == n_steps and all(math.isfinite(one["loss"]) for one in steps) and steps[-1]["grad_norm"] > 0
     goal = "finite losses, a gradient"
-    return row(f"{called}, {n_steps} steps", wall, peer=told or state.state, theirs=None, unit="s", goal=goal, met=is_met)
+    return row(f"{called}, {n_steps} steps", wall, peer=told or state.last, theirs=None, unit="s", goal=goal, met=is_met)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,8 @@ def export_(
         raise typer.BadParameter("a data set states its own filter; name one of the two", param_hint="--filter")
     if validation + test >= 1:
         raise typer.BadParameter("the shares leave nothing to train on", param_hint="--test")
+    if redact_pattern and not redact:
+        raise typer.BadParameter("--no-redact takes nothing out", param_hint="--redact-pattern")
     shares = {"train": 1 - validation - test, "validation": validation, "test": test}
     options = Options(
         filter=filter, redact=redact, patterns=tuple(redact_pattern or ()), metric=metric, tokenizer=tokenizer, workers=workers,

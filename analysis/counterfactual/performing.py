@@ -46,13 +46,14 @@ class Trial(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """An event to be: its fields, when it happened, and what was claimed in it."""
+    """An event to be: its fields, when it happened, what was claimed in it, and of alternatives, which one was kept."""
 
     event_id: str
     kind: Kind
     lap: Lap
     fields: dict[str, Any]
     claims: tuple[tuple[str, float], ...] = ()
+    kept: str | None = None
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,9 @@ class Doing:
         if of is not None:
             fields = {"content": of.text or None, "error": of.error, "claims": of.claims, **fields}
             fields |= {"input_tokens": of.input_tokens, "output_tokens": of.output_tokens}
-        claims = fields.pop("claims", ())
+        claims, kept = fields.pop("claims", ()), fields.pop("kept", None)
         lap = self.watch.lap(lasts_s) if of is None else self.watch.lap(of.duration_s, is_answer=True)
-        self.moments.append(Moment(event_id, kind, lap, fields, claims))
+        self.moments.append(Moment(event_id, kind, lap, fields, claims, kept))
         return event_id
 
     def seen(self, part: str | None = None, shares: Iterable[str] = ()) -> list[Seen]:
@@ -285,18 +286,21 @@ def _communicate(doing: Doing, step: Communicate) -> Done:
 
 def _aggregate(doing: Doing, step: Aggregate) -> Done:
     inputs = doing.run.happened(step.of)
+    is_of_all = any(isinstance(other, Stop) and step.step_id in other.of for other in doing.run.plan.steps)
     if step.strategy in ("vote", "best-by-tests"):
         groups = _chosen(doing, step, gathered([done.offered for done in inputs]))
     else:
         groups = latest([(done.last.event_id, list(done.offered)) for done in inputs])
     handed_on = {one.part: one for _, group in groups for one in group}
     program: str | None = None
-    for n, places in enumerate(folds(step.strategy, len(groups))):
+    pairs = folds(step.strategy, len(groups))
+    for n, places in enumerate(pairs):
         parts = [one for k in places for one in groups[k][1]]
         answer = doing.ask("aggregate", seen=[o.seen() for o in parts], options=tuple([o.part for o in parts]), attempt=n)
+        is_whole = is_of_all and n == len(pairs) - 1  # an inner merge says nothing of the whole
         event_id = doing.put(
             "aggregate", f"{n + 1}", of=answer, strategy=step.strategy, merge_kind="composition",
-            merge_points=tuple(dict.fromkeys([groups[k][0] for k in places])),
+            merge_points=tuple(dict.fromkeys([groups[k][0] for k in places])), claims=answer.claims if is_whole else (),
         )  # fmt: skip
         program = answer.program
         groups.append((event_id, [one for one in parts if one.part not in answer.rejected]))
@@ -322,7 +326,7 @@ def _chosen(doing: Doing, step: Aggregate, offered: Sequence[Offered]) -> list[t
             event_id = doing.put(
                 "aggregate", part, lasts_s=run.plan.lasts_s("choose"), strategy=step.strategy,
                 merge_kind="alternatives", merge_points=tuple([one.event_id for one in ones]),
-                content=f"Of {len(ones)} alternatives for {part} I keep that of {best.agent_id}.",
+                content=f"Of {len(ones)} alternatives for {part} I keep that of {best.agent_id}.", kept=best.event_id,
             )  # fmt: skip
         groups.append((event_id, [best._replace(event_id=event_id)]))
     return groups

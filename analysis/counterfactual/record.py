@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -35,8 +36,34 @@ def trace_of(run: Run, done: Sequence[Done], *, world: Literal["simulated", "liv
         outcome=whole,
         groups=Groups(task=task.task_id, condition=plan.team, trial=str(number)),
         clock="relative",
-        extra={"run": {"seed": seed, "trial": number, "plan": msgspec.json.decode(msgspec.json.encode(plan))}},
+        extra={"run": {"seed": seed, "trial": number, "plan": plain(plan)}},
     )
+
+
+def plain(record: msgspec.Struct) -> dict[str, Any]:
+    """Return a record as JSON values, without the fields that have their defaults."""
+    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(_without_defaults(record)))
+    return values
+
+
+def _without_defaults(value: object) -> object:
+    # msgspec's own `omit_defaults` goes by identity: a number that was read or sent to another process would stay.
+    match value:
+        case msgspec.Struct(__struct_config__=config):
+            tag = {} if config.tag is None else {config.tag_field: config.tag}
+            held = {name: (getattr(value, name), default) for name, default in _defaults(type(value))}
+            return tag | {name: _without_defaults(own) for name, (own, default) in held.items() if own != default}
+        case dict():
+            return {name: _without_defaults(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_without_defaults(one) for one in value]
+    return value
+
+
+@cache
+def _defaults(record: type[msgspec.Struct]) -> tuple[tuple[str, object], ...]:
+    fields = msgspec.structs.fields(record)
+    return tuple([(f.name, f.default if f.default_factory is msgspec.NODEFAULT else f.default_factory()) for f in fields])
 
 
 def _events(run: Run, done: Sequence[Done]) -> tuple[Event, ...]:
@@ -130,7 +157,8 @@ def _whole(run: Run, done: Sequence[Done]) -> Outcome:
 
 def _claims(run: Run, done: Sequence[Done], events: dict[str, Event]) -> Iterator[Claim]:
     component = {member.agent_id: member.component for member in run.plan.members}
-    said = [(moment, one) for one in done for moment in one.moments if moment.claims]
+    unkept = _unkept(done)
+    said = [(moment, one) for one in done if not _hands_in_at(one, unkept) for moment in one.moments if moment.claims]
     rows: list[dict[str, Any]] = []
     for moment, one in sorted(said, key=lambda pair: events[pair[0].event_id].order):
         level: Level = "final" if isinstance(one.step, Stop) else "component"
@@ -140,6 +168,18 @@ def _claims(run: Run, done: Sequence[Done], events: dict[str, Event]) -> Iterato
         where = {"component": component[one.agent_id], "event_id": moment.event_id, "turn": turn, "level": level}
         rows += [{**where, "proposition": name, "p": p} for name, p in moment.claims]
     yield from (Claim(claim_id=f"q{n}", **row) for n, row in enumerate(rows, 1))
+
+
+def _unkept(done: Sequence[Done]) -> set[str]:
+    """Return the events that handed in an alternative which the last choice did not keep: `p1_ok` is about the kept one."""
+    found: set[str] = set()
+    for moment in [moment for one in done for moment in one.moments if moment.kept is not None]:
+        found = (found | set(moment.fields["merge_points"])) - {moment.kept}
+    return found
+
+
+def _hands_in_at(one: Done, events: set[str]) -> bool:
+    return isinstance(one.step, Write) and any(offered.event_id in events for offered in one.offered)
 
 
 def _relations(run: Run, claimed: set[str]) -> tuple[Relation, ...]:

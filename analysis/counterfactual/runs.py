@@ -21,6 +21,7 @@ from analysis.counterfactual.clock import RealClock
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.plan import Plan
 from analysis.counterfactual.planning import PLANNED, plan_for
+from analysis.counterfactual.record import plain
 from analysis.counterfactual.runtime import Trial, execute
 from analysis.counterfactual.tasks.bank import load_bank
 from analysis.counterfactual.tasks.compose import ComposedTask, compose
@@ -201,9 +202,10 @@ def _choices(recorders: Sequence[Recorder] | None, before: Sequence[Row] = ()) -
 
 
 def _with_origin(trace: Trace, recipe: Recipe, team: Team, choices: Sequence[Row] | None) -> Trace:
-    origin = {"task": recipe, "team": team, **({} if choices is None else {"decisions": choices})}
-    plain = msgspec.json.decode(msgspec.json.encode(origin))
-    return msgspec.structs.replace(trace, extra={"run": {**trace.extra["run"], **plain}})
+    origin = {"task": plain(recipe), "team": plain(team)}
+    if choices is not None:
+        origin["decisions"] = msgspec.json.decode(msgspec.json.encode(choices))
+    return msgspec.structs.replace(trace, extra={"run": {**trace.extra["run"], **origin}})
 
 
 @cache

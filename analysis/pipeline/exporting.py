@@ -19,6 +19,7 @@ import pyarrow as pa
 from analysis.counterfactual.dataset import PairRow
 from analysis.errors import HeadConflict, TrainingError
 from analysis.pipeline.curating import dataset_names
+from analysis.pipeline.effects import stored_pairs
 from analysis.pipeline.export_facts import CREDIT_RULE, TABLES, Wanted, digests, facts_of
 from analysis.pipeline.export_runs import Run, jobs_of, make_runs, write_merged
 from analysis.pipeline.stages import Progress
@@ -83,7 +84,7 @@ def export(
     out: Path,
     *,
     formats: Sequence[str] = (),
-    pairs: Sequence[PairRow] = (),
+    pairs: Sequence[PairRow] | None = None,
     options: Options | None = None,
     progress: Progress = lambda share, text: None,
 ) -> Exported:
@@ -93,8 +94,8 @@ def export(
     ----------
     dataset : the name of a curated data set; None exports the traces of `options.filter` as they are, all with weight 1
     formats : the views that are wanted, by name
-    pairs : counterfactual pairs, for the views made of them; their split is that of their trace, and those of traces that
-        are not exported are left out
+    pairs : counterfactual pairs, for the views made of them; None takes those of the studies in the workspace. Their split is
+        that of their trace, and those of traces that are not exported are left out
 
     Raises
     ------
@@ -105,17 +106,20 @@ def export(
     known = views(tokenizer=options.tokenizer) if formats else {}
     if unknown := [name for name in formats if name not in known]:
         raise TrainingError("--format", "no such format", got=unknown[0], expected=", ".join(known))
-    if unmade := [name for name in formats if known[name].takes == "pairs" and not pairs]:
-        raise TrainingError("--format", "this view is made of counterfactual pairs, and there are none", got=unmade[0])
     progress(0.0, "export: choosing")
     chosen = _chosen(workspace, dataset, options)
+    if paired := [name for name in formats if known[name].takes == "pairs"]:
+        given = stored_pairs(chosen.newest, [one.trace_id for one in chosen.wanted]) if pairs is None else pairs
+        if not given:
+            hint = "run `counterpoint effects` on these traces first"
+            raise TrainingError("--format", "made of counterfactual pairs, and there are none", got=paired[0], hint=hint)
     recipe = _recipe(chosen, dataset, options)
     manifest = _bundle(chosen, out, recipe, dataset=dataset, options=options, progress=progress)
     splits = {one.trace_id: one.split for one in chosen.wanted}
     found = {}
     for n, name in enumerate(formats):
         progress(0.7 + 0.3 * n / len(formats), f"export: {name}")
-        records = _paired(pairs, splits, options) if known[name].takes == "pairs" else read_rows(out)
+        records = _paired(given, splits, options) if name in paired else read_rows(out)
         found[name] = _view(known[name], records, out / "views" / name)
     progress(1.0, "export: done")
     return Exported(manifest, found)

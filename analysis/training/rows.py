@@ -42,7 +42,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One agent's contiguous history in one trace, as the messages of an OpenAI chat.
 
     `arguments` of tool calls are JSON text. `keep` and `weight` have one value a message; `keep` is true only on
-    messages of the assistant, and says that a loss may be taken there. Group statistics go over `rollout_id` (the
+    messages of the assistant, and says that a loss may be taken there; `weight` is the sampling weight of the trace
+    times that of the segment. `task_id` is ``""`` where there is none. Group statistics go over `rollout_id` (the
     trace), never over rows: a team of nine must not count nine times.
     """
 

@@ -33,6 +33,7 @@ _ROWS_A_COMPACTED_FILE = 500_000
 _BYTES_A_COMPACTED_FILE = 1 << 25  # compressed; texts have few rows and many bytes
 _KEPT_HEADS = 20
 _GRACE_S = 3600.0
+_TABLE_FILE = re.compile(r"[^/]+/[^/]+\.parquet")  # deeper ones are of exports and training runs
 #: Keys of a head that begin so name the version that a data set was made from, which `vacuum` then leaves alone.
 PIN = "pin:"
 
@@ -224,7 +225,7 @@ class Workspace:
             for batch in obstore.list(self._store)
             for meta in batch
             if meta["path"] not in named
-            and (meta["path"].endswith(".parquet") or meta["path"].startswith("heads/"))
+            and (_TABLE_FILE.fullmatch(meta["path"]) or meta["path"].startswith("heads/"))
             and now - meta["last_modified"].timestamp() >= grace_s
         ]
         if stale:

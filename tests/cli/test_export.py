@@ -44,6 +44,7 @@ def test_wrong_use_is_one_line(run: Run, tmp_path: Path) -> None:
         (("--format", "x"), "no such format"),
         (("--test", "0.6", "--validation", "0.5"), "nothing to train on"),
         (("--redact-pattern", "("), "not a regular expression"),
+        (("--redact-pattern", "x", "--no-redact"), "takes nothing out"),
     ):
         done = run("export", "--out", "b", *arguments)
         assert (done.code, said in done.err) == (2, True), done.err

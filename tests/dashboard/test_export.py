@@ -99,6 +99,13 @@ def test_previewed_rows_are_those_that_the_export_writes(workspace: Workspace, d
     assert stored.rows_of_trace(version, chosen, "counterpoint:alpha").taken == {"email": 1}
 
 
+def test_the_workspace_leaves_exports_alone_when_it_tidies_up(workspace: Workspace, done: Exported) -> None:
+    folder = Path(workspace.location) / "exports" / "mine-1"
+    before = sorted(path for path in folder.rglob("*") if path.is_file())
+    workspace.vacuum(grace_s=-1.0)
+    assert sorted(path for path in folder.rglob("*") if path.is_file()) == before
+
+
 def test_problems_are_counted_as_the_export_counts_them(workspace: Workspace, done: Exported) -> None:
     found = stored.refusals(version_of(workspace), Chosen(exported.DATASET, ""))
     assert (found.n_traces, found.n_rows, found.n_masked, found.n_pairs) == (2, 3, 1, 2)

@@ -79,10 +79,15 @@ def test_a_target_refuses_what_it_would_lose(name: str, given: Row, problem: str
     assert views()[name].check(given) == ([problem] if problem else [])
 
 
-def test_llama_factory_takes_strict_alternation_only() -> None:
+def test_llama_factory_takes_strict_alternation_only(tmp_path: Path) -> None:
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "assistant", "content": "c"}]
     given = row(messages=chat, keep=[False, True, True], weight=[1.0] * 3, events=[], tools=None)
-    assert views()["llama-factory"].check(given) == ["two turns of the agent in a row"]
+    assert views()["llama-factory"].check(given) == []
+    views()["llama-factory"].write(iter([given]), tmp_path)
+    turns = written(tmp_path)["train.jsonl"][0]["conversations"]
+    assert turns == [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b\n\nc"}]
+    chat[2] = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    assert views()["llama-factory"].check(given) == ["a tool call beside another turn of the agent"]
 
 
 def test_llama_factory_loses_text_beside_a_tool_call() -> None:

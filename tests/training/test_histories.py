@@ -171,7 +171,7 @@ def is_sound(row: Row) -> None:
 
 
 @given(traces)
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_any_trace_gives_sound_rows_that_lie_on_the_disk_as_they_are(trace: Trace) -> None:
     rows = list(rows_of(trace, FACTS))
     assert len({row.row_id for row in rows}) == len(rows)

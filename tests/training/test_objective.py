@@ -111,6 +111,7 @@ def test_tokens_say_who_wrote_them_and_whose_credit_they_carry(numbers: dict[str
     )
     assert found["speaks_first"] == found["policy"]  # of an agent that nobody asked too, what opens its answer is the template's
     assert found["prompt"].endswith("<|im_start|>user\nTask 0: join the parts.<|im_end|>\n<|im_start|>assistant\n")
+    assert found["replayed"] == found["prompt"]  # a prompt is found again, although a data set gave its messages null keys
     assert found["paid"] == "I hand part 0 out.Joined, I think."
     assert found["credit"] == pytest.approx(0.8)
     assert found["weights"] == [0.0, 0.5, 1.0]

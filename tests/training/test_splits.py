@@ -53,7 +53,7 @@ cases = st.lists(
 
 
 @given(cases, st.integers(0, 25), st.integers(0, 25))
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_growth_keeps_splits_and_no_group_has_two(data: list[Case], one: int, two: int) -> None:
     ledger: dict[str, Assigned] = {}
     half = {"train": 0.5, "test": 0.5}
@@ -77,6 +77,6 @@ def test_growth_keeps_splits_and_no_group_has_two(data: list[Case], one: int, tw
 
 
 @given(cases)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_the_order_of_traces_does_not_matter(data: list[Case]) -> None:
     assert assign(data) == assign(data[::-1])

@@ -29,6 +29,11 @@ EFFECTS = (
 SECONDS: dict[Purpose, float] = {
     "plan": 6.0, "assign": 0.3, "write": 8.0, "verify": 3.0, "message": 1.0, "aggregate": 3.0, "stop": 0.5, "answer": 3.0,
 }  # fmt: skip
+#: What a plan says of its split, by the kind of split.
+_WAYS = {
+    "by part": "I split it by part.", "hidden dependency": "I did not say what {part} builds on.",
+    "missing part": "I left out {part}.", "repeated part": "I gave out {part} twice.", "same part": "I gave out {first} only.",
+}  # fmt: skip
 _SURE = (0.01, 0.99)
 _LEAST = 2.0**-54
 
@@ -174,7 +179,9 @@ def _plan(component: Component, request: Request, task: ComposedTask) -> Respons
     weights = dict(zip(request.options, chances, strict=True))
     weights[request.options[0]] = max(0.0, 1 - math.fsum(weights.values()))
     choice = chosen(request, weights, "split")
-    return Response(text=f"{text} I split it {choice}.", choice=choice, claims=claims)
+    kind, _, part = choice.partition(":")
+    way = _WAYS.get(kind, f"I choose {choice}.").format(part=part, first=task.requirements[0])
+    return Response(text=f"{text} {way}", choice=choice, claims=claims)
 
 
 def _assign(component: Component, request: Request, task: ComposedTask) -> Response:

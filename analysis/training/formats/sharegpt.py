@@ -21,8 +21,8 @@ class LlamaFactory:
 
     takes: Literal["rows"] = "rows"
     about = (
-        "Takes strict alternation only; what others say between two turns of the agent becomes one turn, parted by blank lines. "
-        "Rows with masked messages are refused, and text beside a tool call, which its converter would drop. It cuts at "
+        "Takes strict alternation only: what others say in a row becomes one turn, and so do texts of the agent, parted by blank "
+        "lines. Rows with masked messages are refused, and text beside a tool call, which its converter would drop. It cuts at "
         "`cutoff_len` tokens, by default 2,048."
     )
 
@@ -43,7 +43,7 @@ class LlamaFactory:
         if not turns or turns[0] not in _ASKING or turns[-1] not in _ANSWERING:
             problems.append("the conversation does not go from a question to an answer")
         elif any((a in _ASKING) == (b in _ASKING) for a, b in pairwise(turns)):
-            problems.append("two turns of the agent in a row")
+            problems.append("a tool call beside another turn of the agent")
         return problems
 
     def write(self, rows: Iterable[Row], folder: Path) -> dict[str, int]:
@@ -108,7 +108,7 @@ def _is_worded(tool: dict[str, Any]) -> bool:
 
 
 def _turns(row: Row) -> list[dict[str, str]]:
-    """Return the turns after the system message; those of others between two of the agent are one."""
+    """Return the turns after the system message; those of others that follow each other are one, and so are the agent's texts."""
     turns: list[dict[str, str]] = []
     for message in row.messages[1:] if row.messages[0]["role"] == "system" else row.messages:
         name, text = _turn(message)
@@ -116,6 +116,8 @@ def _turns(row: Row) -> list[dict[str, str]]:
             # Results and words of others that came together: an observation where one of them is a result.
             kind = "observation" if "observation" in (name, turns[-1]["from"]) else "human"
             turns[-1] = {"from": kind, "value": f"{turns[-1]['value']}\n\n{text}"}
+        elif turns and name == turns[-1]["from"] == "gpt":
+            turns[-1] = {"from": name, "value": f"{turns[-1]['value']}\n\n{text}"}
         else:
             turns.append({"from": name, "value": text})
     return turns

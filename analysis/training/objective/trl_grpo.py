@@ -107,7 +107,9 @@ def main(config_file: str) -> None:
 
 
 def _key(prompt: Any) -> str:
-    return json.dumps(prompt, sort_keys=True, ensure_ascii=False)
+    # A data set fills in null where one message has a key that others lack.
+    messages = [{name: value for name, value in message.items() if value is not None} for message in prompt]
+    return json.dumps(messages, sort_keys=True, ensure_ascii=False)
 
 
 if __name__ == "__main__":

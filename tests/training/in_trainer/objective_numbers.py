@@ -83,6 +83,8 @@ def encoded() -> dict[str, Any]:
     }
     first = encode(CODER, {"messages": ROWS[0]["messages"][2:], "keep": [True, False, True], "weight": [1.0] * 3})
     text["speaks_first"] = CODER.decode([t for t in first.labels if t >= 0])
+    with_nulls = [{**message, "name": None} for message in ROWS[0]["prompt"]]
+    text["replayed"] = CODER.decode(trl_grpo.replaying(ROWS, CODER)([with_nulls], None)["prompt_ids"][0])
     changed = tiny.tokenizer()
     changed.chat_template = "{% for m in messages %}{{ m.content if loop.last else m.content[:3] }}{% endfor %}"
     try:
