@@ -181,6 +181,8 @@ def printable(text: str, limit: int = 120) -> str:
 
 
 def _worded(place: str, problem: str, *, got: str, expected: str, hint: str) -> str:
-    seen = ", ".join(f"{word} {printable(text, 200)}" for word, text in (("got", got), ("expected", expected)) if text)
+    # What is expected is a list to choose from more often than not, and is of no use cut short.
+    parts = (("got", got, 200), ("expected", expected, 600))
+    seen = ", ".join(f"{word} {printable(text, limit)}" for word, text, limit in parts if text)
     line = f"{printable(place, 300)}: {problem}" if place else problem
     return line + (f" ({seen})" if seen else "") + (f" - {hint}" if hint else "")

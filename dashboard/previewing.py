@@ -69,7 +69,7 @@ def draw_refusals(version: Version, chosen: Chosen, targets: Sequence[str]) -> N
     n_all = len(stored.chosen_traces(version, chosen.dataset, chosen.filter))
     of = f"all {n_all:,} traces" if found.n_traces == n_all else f"{found.n_traces:,} of {n_all:,} traces, drawn by their ids"
     masked = f"; {found.n_masked:,} more are masked whole and given to none" if found.n_masked else ""
-    pairs = f" Pairs are the {found.n_pairs:,} confirmed effects of studies on all of them." if found.n_pairs else ""
+    pairs = f" Pairs are the {found.n_pairs:,} effects that sound studies measured on all of them." if found.n_pairs else ""
     st.caption(safe.markdown(f"Asked of {found.n_rows:,} rows of {of}{masked}.{pairs} An export counts all.", 600))
     numbers = {"rows": found.n_rows, "pairs": found.n_pairs}
     given = {name: (numbers[view.takes], view.takes) for name, view in views().items() if name in targets and numbers[view.takes]}
@@ -78,7 +78,10 @@ def draw_refusals(version: Version, chosen: Chosen, targets: Sequence[str]) -> N
         st.plotly_chart(figure, key="training.taken", config={"displayModeBar": False})
     _draw_reasons(found.found[found.found["target"].isin(list(given))].reset_index(drop=True), given)
     if any(views()[name].takes == "pairs" for name in targets) and not found.n_pairs:
-        st.info("No study confirmed an effect in these traces: targets made of pairs would be empty.", icon=":material/info:")
+        st.info(
+            "No sound study measured an effect in these traces: there are no pairs for targets made of them.",
+            icon=":material/info:",
+        )
         selection.link("counterfactuals", "Start a study", view="new")
     st.markdown("##### What each target can express")
     for name in targets:

@@ -118,7 +118,7 @@ def draw_environment() -> None:
         return
     st.warning(
         "The training environment is not installed. A run that needs it can be planned now, and started elsewhere or once it is "
-        "here; `counterpoint train RUN --setup` installs it: 1.6 GB, some minutes.", icon=":material/deployed_code_alert:",
+        "here; `counterpoint train --setup` installs it: 1.6 GB, some minutes.", icon=":material/deployed_code_alert:",
     )  # fmt: skip
 
 

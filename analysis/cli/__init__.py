@@ -89,5 +89,7 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:  # a full disk, a missing permission: no traceback would say more
         place = printable(str(error.filename or "system"))
-        typer.echo(f"{place}: {error.strerror or error} - check space and permissions", err=True)
+        is_wrong_kind = isinstance(error, IsADirectoryError | NotADirectoryError)
+        hint = "name another place" if is_wrong_kind else "check space and permissions"
+        typer.echo(f"{place}: {error.strerror or error} - {hint}", err=True)
         sys.exit(2)

@@ -70,12 +70,13 @@ def show(
     print_table(["what", ""], facts)
     typer.echo("")
     print_table(
-        ["#", "kind", "agent", "to", "basis", "tokens", "content"],
+        ["#", "event_id", "kind", "agent", "to", "basis", "tokens", "content"],
         [
-            (e.order, e.kind or "opaque", e.agent_id, ", ".join(e.targets), e.basis, _tokens(e), (e.content or "")[:300])
+            (e.order, e.event_id, e.kind or "opaque", e.agent_id, ", ".join(e.targets), e.basis, _tokens(e),
+             (e.content or "")[:300])
             for e in trace.events
         ],
-    )
+    )  # fmt: skip
     for label in trace.labels:
         typer.echo("")
         print_table(["label", ""], [(k, v) for k, v in msgspec.to_builtins(label).items()])

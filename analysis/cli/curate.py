@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def curate(
-    policy: Annotated[str | None, typer.Option(help="A policy file (*.toml), or a ready policy by its name.")] = None,
+    policy: Annotated[str | None, typer.Option(help="A policy file (*.toml), or a ready policy; `default` if none.")] = None,
     name: Annotated[str, typer.Option(help="Of the data set; one of the same name is replaced.")] = "curated",
     explain: Annotated[bool, typer.Option("--explain", help="Print a policy with every field explained, and stop.")] = False,
     workspace: WorkspaceOption = None,

@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
 
 def replay(
     trace_id: Annotated[str, typer.Argument(help="A trace id, or any suffix that only one has.")],
-    event: Annotated[str, typer.Option(help="The event whose decision is changed.")],
+    event: Annotated[str, typer.Option(help="The id of the event whose decision is changed; `show` lists them.")],
     operator: Annotated[str, typer.Option(help="delay, advance, aggregate, insert-message, remove-message, assign, stop-earlier, "
                                                "stop-later; of a recording also serialise, parallelise.")],
     parameter: Annotated[list[str] | None, typer.Option(help="Such as x=5, strategy=vote, to=coder-2.")] = None,

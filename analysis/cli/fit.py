@@ -31,7 +31,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="The policy, as JSON.")],
     filter: Annotated[str, typer.Option("--filter", "-f", help="Which traces, as for `list`.")] = "",
     purpose: Annotated[
-        list[str] | None, typer.Option(help="plan, assign, write, verify, aggregate, stop; all by default.")
+        list[str] | None, typer.Option(help="plan, assign, write, verify, message, aggregate, stop, answer; all by default.")
     ] = None,
     l2: Annotated[float, typer.Option(min=1e-9, help="How much holds the weights at 0.")] = 1.0,
     temperature: Annotated[float, typer.Option(min=0.0, help="Of the choices; 0 always takes the likeliest.")] = 1.0,
@@ -57,7 +57,7 @@ def fit(
     found = lessons(traces, component=component, purposes=purpose or (), credits=_credits(snapshot))  # type: ignore[arg-type]
     if not any(lesson.weight for lesson in found):
         what = f"{len(found):,} decisions of {component} in {len(traces):,} traces, and none of them counts"
-        say(f"{what}: let teams run with --record-decisions, and pass")
+        say(f"{what} - it takes runs that passed, made by `counterpoint run --record-decisions`")
         raise typer.Exit(1)
     start = Policy(purposes=tuple(sorted({lesson.row.purpose for lesson in found})), temperature=temperature)
     policy = start.fit([lesson.row for lesson in found], [lesson.weight for lesson in found], l2=l2)

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    run: Annotated[Path, typer.Argument(help="The folder of the run: an empty one, or one that holds a plan.")],
+    run: Annotated[Path | None, typer.Argument(help="The folder of the run: an empty one, or one that holds a plan.")] = None,
     export: Annotated[Path | None, typer.Option(help="What `counterpoint export` wrote; makes the plan.")] = None,
     target: Annotated[str, typer.Option("--format", help="Which of its views is trained on.")] = "trl-sft",
     model: Annotated[str | None, typer.Option(help="A folder, or the name at a hub.")] = None,
@@ -36,16 +36,22 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Stop it; checkpoints stay.")] = False,
     status: Annotated[bool, typer.Option("--status", help="Only say how far it is.")] = False,
-    setup: Annotated[bool, typer.Option("--setup", help="Install the training environment first: 1.6 GB, some minutes.")] = False,
+    setup: Annotated[bool, typer.Option("--setup", help="Install the training environment, 1.6 GB, first or alone.")] = False,
     progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Train on an exported view in an environment of its own; log and metrics stand in the folder of the run."""
     from analysis.training import environment, running
-    from analysis.training.plan import prepare
+    from analysis.training.plan import prepare, read_plan
 
     if setup:
         say(f"training environment: {environment.install()}")
+        if run is None:
+            return
+    if run is None:
+        raise typer.BadParameter("name the folder of the run", param_hint="RUN")
+    if export is None or cancel:
+        read_plan(run)  # what starts in the background could tell nobody that there is none
     if cancel:
         say("stopped" if running.cancel(run) else "nothing runs there")
     elif export is not None:

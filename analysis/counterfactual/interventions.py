@@ -91,7 +91,7 @@ def edited(plan: Plan, one: Intervention) -> Plan:
     if one.operator not in OPERATORS:
         raise ReplayError("operator", "no such operator on a plan", got=one.operator, expected=", ".join(OPERATORS))
     if all(step.step_id != one.event_id for step in plan.steps):
-        _refuse(plan, one, "the plan has no such step")
+        _refuse(plan, one, "the plan has no such step", hint="`counterpoint show TRACE_ID` lists the events")
     return _EDITS[one.operator](plan, one, plan.step(one.event_id))
 
 
@@ -174,8 +174,8 @@ def _reached(runs: Sequence[Trace], site: set[str]) -> set[str]:
     return reached
 
 
-def _refuse(plan: Plan, one: Intervention, why: str, got: str = "") -> NoReturn:
-    raise ReplayError(f"step {one.event_id} of the plan of {plan.team}", f"{one.operator}: {why}", got=got)
+def _refuse(plan: Plan, one: Intervention, why: str, got: str = "", hint: str = "") -> NoReturn:
+    raise ReplayError(f"step {one.event_id} of the plan of {plan.team}", f"{one.operator}: {why}", got=got, hint=hint)
 
 
 def _kind(plan: Plan, one: Intervention, step: AnyStep, kinds: tuple[type[Any], ...], what: str) -> None:

@@ -240,7 +240,8 @@ def _between(file: str, low: str, high: str) -> pa.Table:
 
 
 def _ids_in(workspace: Workspace, file: File) -> set[str]:
-    column = pq.read_table(workspace.paths([file])[0], columns=["trace_id"], read_dictionary=["trace_id"])["trace_id"]
+    with pq.ParquetFile(workspace.paths([file])[0], read_dictionary=["trace_id"], pre_buffer=False) as source:
+        column = source.read(columns=["trace_id"], use_threads=False)["trace_id"]
     return {name for chunk in column.chunks for name in chunk.dictionary.to_pylist()}
 
 

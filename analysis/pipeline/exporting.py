@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -228,9 +229,10 @@ def _cases(snapshot: Snapshot, ids: Collection[str]) -> list[Case]:
 
 
 def _each(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a table; few of them are objects of Python at once."""
+    """Yield the rows of a table; few of them are objects of Python at once, and equal ids in the first column are one."""
     for batch in table.to_batches(max_chunksize=_AT_ONCE):
-        yield from zip(*batch.to_pydict().values(), strict=True)
+        ids, *others = batch.to_pydict().values()
+        yield from zip(map(sys.intern, ids), *others, strict=True)
 
 
 def _dropped(snapshot: Snapshot, dataset: str) -> list[Drop]:

@@ -110,7 +110,7 @@ class ImportReport(msgspec.Struct, kw_only=True):
             ],
             "skipped": [{"file": p.file, "reason": f"{p.message}: {p.got}" if p.got else p.message} for p in self.skipped],
             "version": self.version,
-            "redacted": self.redacted,
+            **({"redacted": self.redacted} if self.redacted else {}),
         }
 
 

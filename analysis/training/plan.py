@@ -49,8 +49,12 @@ class _Target(msgspec.Struct, frozen=True):
 
     how: Literal["trl", "objective", "other"]
     words: tuple[str, ...]
+    model_option: str = "--model_name_or_path"
 
 
+_LLAMA_DATA = ("--dataset_dir", ".", "--dataset", "counterpoint-train", "--output_dir", "out")
+_SWIFT_DATA = ("--dataset", "train.jsonl", "--is_binary_loss_scale", "false", "--output_dir", "out")
+_OPENRLHF = ("deepspeed", "--module", "openrlhf.cli.train_sft")
 _TARGETS = {
     "trl-sft": _Target("trl", ("sft", "sft.yaml")),
     "trl-prompt-completion": _Target("trl", ("sft", "sft.yaml")),
@@ -59,10 +63,10 @@ _TARGETS = {
     "trl-reward": _Target("trl", ("reward", "reward.yaml")),
     "trl-tokenized": _Target("objective", ("trl_sft",)),
     "trl-grpo": _Target("objective", ("trl_grpo",)),
-    "axolotl": _Target("other", ("axolotl", "train", "axolotl.yaml")),
-    "llama-factory": _Target("other", ("llamafactory-cli", "train", "--dataset_dir", ".", "--dataset", "counterpoint-train")),
-    "ms-swift": _Target("other", ("swift", "sft", "--dataset", "train.jsonl", "--is_binary_loss_scale", "false")),
-    "openrlhf": _Target("other", ("deepspeed", "--module", "openrlhf.cli.train_sft", *OPENRLHF_ARGUMENTS)),
+    "axolotl": _Target("other", ("axolotl", "train", "axolotl.yaml"), "--base-model"),
+    "llama-factory": _Target("other", ("llamafactory-cli", "train", "--stage", "sft", "--do_train", "true", *_LLAMA_DATA)),
+    "ms-swift": _Target("other", ("swift", "sft", *_SWIFT_DATA), "--model"),
+    "openrlhf": _Target("other", (*_OPENRLHF, *OPENRLHF_ARGUMENTS), "--model.model_name_or_path"),
 }
 
 
@@ -77,11 +81,13 @@ def prepare(
 ) -> Plan:  # fmt: skip
     """Write the folder of a run: the files of an exported view, the plan, the objective, and manifests for clusters.
 
-    Raises UnknownNameError for a view that no command trains, TrainingError where the export does not hold it or the folder
-    holds another plan.
+    Raises UnknownNameError for a view that no command trains, TrainingError where there is no export, it does not hold the
+    view, or the folder holds another plan.
     """
     if target not in _TARGETS:
         raise UnknownNameError("target", "no command trains this view", got=target, expected=", ".join(_TARGETS))
+    if not export.is_dir():
+        raise TrainingError(str(export), "no export there", hint="write one with `counterpoint export --out DIR`")
     view = export / "views" / target
     if not any(view.glob("train.*")) and not (view / "trajectories" / "train.jsonl").exists():
         hint = f"export it with `counterpoint export --format {target}`; an empty view has lost every row to its checks"
@@ -115,13 +121,13 @@ def _needs(target: _Target) -> dict[str, Any]:
 
 
 def _command(target: str, model: str, arguments: dict[str, Argument]) -> tuple[str, ...]:
-    how, words = _TARGETS[target].how, _TARGETS[target].words
+    how, words, model_option = msgspec.structs.astuple(_TARGETS[target])
     options = [part for name, value in sorted(arguments.items()) for part in (f"--{name}", _worded(value))]
     if how == "objective":
         return ("python", "-m", f"objective.{words[0]}", "config.json")
     if how == "trl":
-        return ("trl", words[0], "--config", words[1], "--model_name_or_path", model, "--output_dir", "out", *options)
-    return (*words, *options)
+        return ("trl", words[0], "--config", words[1], model_option, model, "--output_dir", "out", *options)
+    return (*words, model_option, model, *options)
 
 
 def _worded(value: Argument) -> str:

@@ -64,10 +64,9 @@ def assign(
     (True, False, [])
     """
     before = known or {}
-    keys = {case.trace_id: _keys(case) for case in cases}
-    near: list[list[Key]] = [
-        [_of_prompt(prompt), *bands(prompt)] for prompt in sorted({case.prompt for case in cases if case.prompt})
-    ]
+    texts = {prompt: f"text:{prompt}" for prompt in sorted({case.prompt for case in cases if case.prompt})}
+    near: list[list[Key]] = [[text, *bands(prompt)] for prompt, text in texts.items()]
+    keys = {case.trace_id: _keys(case, texts) for case in cases}
     forest = _Forest()
     for together in chain[Sequence[Key]](near, keys.values()):
         forest.join(together)
@@ -106,20 +105,16 @@ def bands(prompt: str) -> list[Key]:
         return []
     shingles = {" ".join(words[n : n + 3]) for n in range(max(1, len(words) - 2))}
     hashed = np.fromiter((zlib.crc32(shingle.encode()) for shingle in shingles), np.uint64, len(shingles))
-    # Multiply-shift hashing; a library for MinHash (datasketch) takes 10 times as long for the same 128 minima.
+    # Multiply-shift hashing; the library for MinHash (datasketch) takes 3 to 6 times as long for as many minima.
     minima: npt.NDArray[np.uint64] = ((hashed * _MULTIPLIERS[0] + _MULTIPLIERS[1]) >> np.uint64(32)).min(axis=1)
     return [(n, band.tobytes()) for n, band in enumerate(minima.reshape(_BANDS, _ROWS))]
 
 
-def _keys(case: Case) -> list[str]:
+def _keys(case: Case, texts: Mapping[str, str]) -> list[str]:
     """Return what a trace is known by; whoever shares a key belongs together, and so do prompts that share a band."""
     task = [f"task:{case.task}"] if case.task is not None else []
-    prompt = [_of_prompt(case.prompt)] if case.prompt else []
+    prompt = [texts[case.prompt]] if case.prompt else []
     return [f"run:{case.trace_id}", *[f"run:{name}" for name in case.kin], *task, *prompt]
-
-
-def _of_prompt(prompt: str) -> str:
-    return f"text:{prompt}"
 
 
 def _rank(name: str) -> tuple[int, str]:

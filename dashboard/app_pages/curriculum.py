@@ -29,7 +29,7 @@ if run is None:
     offer("Difficulty is not worked out yet.")
     st.stop()
 if n_waiting := loading.n_not_analysed(version):
-    offer(f"{n_waiting:,} traces came in since: they count in no pass rate yet.")
+    offer(f"{n_waiting:,} traces are not analysed: they may not count here yet.")
 reference = stored.reference(version)
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     known = rows[rows["d_req"].notna()]["model"].value_counts()

@@ -37,6 +37,7 @@ from dashboard.loading import Version, frame, snapshot
 
 METRIC = "passed"
 N_SAMPLE = 300
+_CHANGE = "partition by trace_id, event_id, operator, parameters, metric, evidence, world"
 _PLACE = re.compile(r"\bmessage \d+")
 
 
@@ -174,12 +175,15 @@ def _made(version: Version, chosen: Chosen, traces: pd.DataFrame) -> Made:
 
 
 def _pairs(version: Version, ids: list[str]) -> list[PairRow]:
-    """Return the confirmed effects of traces as pairs of which only the numbers are filled in; their texts take runs to make."""
+    """Return the effects that `stored_pairs` makes pairs of, with their numbers alone; their texts take runs to make."""
     effects = frame(
         version,
-        """select * from effects where confirmed and delta_q is not null and trace_id in (select unnest($ids))
-        qualify row_number() over (partition by trace_id, event_id, operator, parameters, metric, world, evidence
-            order by seed_block = 'confirm' desc) = 1 order by all""",
+        f"""with mine as (
+            select effects.* from effects semi join (select study from effect_runs where is_sound) using (study)
+            where isfinite(delta_q) and event_id is not null and trace_id in (select unnest($ids))
+            qualify study = first_value(study) over ({_CHANGE} order by confirmed desc, n desc, study)
+        )
+        select * from mine qualify row_number() over ({_CHANGE} order by seed_block = 'confirm' desc) = 1 order by all""",
         {"ids": ids},
     )
     named = ["trace_id", "event_id", "event_kind", "operator", "parameters", "metric", "delta_q", "n", "evidence", "world"]
@@ -188,7 +192,7 @@ def _pairs(version: Version, ids: list[str]) -> list[PairRow]:
         PairRow(
             **{name: row[name] for name in named}, pair_id="", task_id=row["task"], agent="", prompt=[], original=[],
             counterfactual=[{"role": "assistant"}], credit=-row["delta_q"], better=better_of(row["metric"]), low=row["low"],
-            high=row["high"], seed_block=row["seed_block"], confirmed=True, split="",
+            high=row["high"], seed_block=row["seed_block"], confirmed=row["confirmed"], split="",
         )
         for row in rows
     ]  # fmt: skip

@@ -101,7 +101,7 @@ def test_without_decisions_it_says_how_to_have_them(run: Run, tmp_path: Path) ->
     Workspace(tmp_path / "store", create=True)
     ran = run("fit", "--component", "planner", "--out", "policy.json")
     assert (ran.code, ran.out) == (1, "")
-    assert "0 decisions of planner in 0 traces, and none of them counts: let teams run with --record-decisions" in ran.err
+    assert "0 decisions of planner in 0 traces, and none of them counts - it takes runs that passed" in ran.err
     assert not (tmp_path / "policy.json").exists()
     wrong = run("fit", "--component", "planner", "--out", "policy.json", "--purpose", "sing")
     assert (wrong.code, "--purpose: no such decision (got sing, expected plan, assign" in wrong.err) == (2, True)

@@ -210,4 +210,5 @@ def test_what_cannot_be_made_again_is_left_out_with_the_reason(judge: Judge) -> 
     stored = rows_of(trace, Intervention("delay", "stop", {"x": 1}), judge, n=1)
     gone = [row | {"event_id": "nowhere"} for row in stored]
     assert pair_rows_of([trace], gone, judge=judge, seed=SEED, told=said.append) == []
-    assert said == ["step nowhere of the plan of single: delay: the plan has no such step"]
+    hint = "`counterpoint show TRACE_ID` lists the events"
+    assert said == [f"step nowhere of the plan of single: delay: the plan has no such step - {hint}"]

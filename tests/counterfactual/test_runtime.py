@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +32,7 @@ from analysis.counterfactual.plan import (
     without_step,
 )  # fmt: skip
 from analysis.counterfactual.planning import plan_for
+from analysis.counterfactual.record import plain
 from analysis.counterfactual.runs import Budget, Job, jobs_of, recipes, replay, run_job, run_many
 from analysis.counterfactual.runtime import Trial, execute, with_answers
 from analysis.counterfactual.tasks.shapes import SHAPES
@@ -227,6 +229,27 @@ def test_strategies_merge_the_same_in_their_own_ways(strategy: str, n_merges: in
         depth[name] = 1 + max(depth.get(point, 0) for point in event.merge_points)
     assert (len(merges), max(depth.values()), trace.outcome.passed) == (n_merges, deepest, True)
     assert _values(trace)["q_aggregate"].value == 1
+
+
+@pytest.mark.parametrize("strategy", ["parallel", "sequential", "hierarchical"])
+def test_only_the_last_merge_of_all_claims_something_of_the_whole(strategy: str, judge: Judge) -> None:
+    crew = team({"coder": CODER}, layout="hierarchical", upstream="waits", strategy=strategy)
+    trace = played(crew, task_of("tree-3x2"), judge)
+    merges = [event.event_id for event in trace.events if event.kind == "aggregate"]
+    assert len({name for name in merges if name.startswith("merge:")}) > 1
+    assert [claim.event_id for claim in trace.claims if claim.proposition == "parts_ok"] == [merges[-1]]
+
+
+@pytest.mark.parametrize("strategy", ["best-by-tests", "vote"])
+def test_of_alternatives_only_the_one_that_was_kept_is_claimed_to_be_right(strategy: str, judge: Judge) -> None:
+    crew, task = team({"coder": {**CODER, "competence": 0.5}}, n_alternatives=3, strategy=strategy), task_of("fan-4")
+    trace = played(crew, task, judge)
+    agent = {event.event_id: event.agent_id for event in trace.events}
+    choices = [event.content or "" for event in trace.events if event.merge_kind == "alternatives"]
+    kept = [choice.partition(" for ")[2].rstrip(".").split(" I keep that of ") for choice in choices]
+    claims = [[claim.proposition, agent[claim.event_id or ""]] for claim in trace.claims if claim.component == "coder"]
+    assert sorted(claims) == sorted([[f"{part}_ok", name] for part, name in kept])
+    assert len(kept) == len(task.requirements)
 
 
 def test_the_tests_choose_a_right_alternative_and_a_vote_what_most_wrote(judge: Judge) -> None:
@@ -516,6 +539,15 @@ def _faulty() -> list[tuple[Plan, str]]:
 def test_a_plan_that_cannot_be_executed_is_refused_with_its_step(plan: Plan, words: str) -> None:
     with pytest.raises(TeamError, match=f"plan of test: .*{words}"):
         check(plan)
+
+
+def test_a_record_is_written_without_its_defaults_also_where_they_were_read_or_sent() -> None:
+    for crew in TEAMS.values():
+        for record in (crew, planned(crew, task_of("tree-2x3"))):
+            short, whole = plain(record), msgspec.json.decode(msgspec.json.encode(record))
+            assert len(msgspec.json.encode(short)) < len(msgspec.json.encode(whole))
+            assert msgspec.convert(short, type(record)) == msgspec.convert(whole, type(record)) == record
+            assert plain(msgspec.convert(whole, type(record))) == plain(pickle.loads(pickle.dumps(record))) == short
 
 
 def test_a_plan_survives_json() -> None:

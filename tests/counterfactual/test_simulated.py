@@ -175,6 +175,22 @@ def test_a_planner_splits_as_its_chances_say() -> None:
         assert _is_near(sum(answer.choice == option for answer in answers), N, p)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("by part",), "I split it by part."),
+        (("hidden dependency:join",), "I did not say what join builds on."),
+        (("missing part:left",), "I left out left."),
+        (("repeated part:left",), "I gave out left twice."),
+        (("same part",), "I gave out top only."),
+        (("vote",), "I choose vote."),
+    ],
+)
+def test_a_planner_says_what_it_did_to_the_task(options: tuple[str, ...], said: str) -> None:
+    answer = _answers(Component(), "plan", 1, options=options)[0]
+    assert answer.text == f"The task has 4 parts: top, left, right, join. {said}"
+
+
 def test_a_merge_is_as_faithful_as_declared_and_what_it_loses_is_missing() -> None:
     seen = _seen(TASK)
     answers = _answers(Component(fidelity=0.9, crowding=0.5), "aggregate", seen=seen)

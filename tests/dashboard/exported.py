@@ -67,6 +67,7 @@ def make(folder: Path) -> Workspace:
         "keep": False,
         "weight": 1.0,
     }
+    _append(workspace, "effect_runs", [{"study": "s", "seed": 0, "is_sound": True}])
     _append(workspace, "effects", [same | {"event_id": event} | effect for event, effect in _EFFECTS.items()])
     _append(workspace, "dataset_segments", [mask | {"reason": "masked by hand"}])
     return workspace

@@ -128,6 +128,14 @@ def test_equal_inputs_give_an_equal_plan_and_others_another_one(tmp_path: Path) 
         prepare(export, "trl-sft", tmp_path / "a", model="other")
 
 
+@pytest.mark.parametrize("name", ["axolotl", "llama-factory", "ms-swift", "openrlhf", "trl-sft"])
+def test_the_command_names_the_model(name: str, tmp_path: Path) -> None:
+    view = views()[name]
+    view.write(iter([plain(1)]), tmp_path / "views" / name)
+    command = prepare(tmp_path, name, tmp_path / "run", model="org/model").command
+    assert command[command.index("org/model") - 1].startswith("--")
+
+
 def test_what_cannot_be_trained_says_why(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="target: no command trains this view"):
         prepare(tmp_path, "csv", tmp_path / "run", model="m")
