@@ -13,6 +13,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,12 +28,13 @@ from analysis.pipeline.exporting import export
 from analysis.workspace import SCHEMAS, Snapshot, Workspace
 
 N_TRACES, N_EVENTS = 60_000, 12
+MOST_S = 20.0
 NAME = "shuffled"
 
 
 def main() -> None:
     """Read the command line, measure, print."""
-    parser = command_line(__doc__, quick="6,000 traces, goals scaled")
+    parser = command_line(__doc__, quick="6,000 traces, without a goal for the time")
     parser.add_argument("--workspace", type=Path, help="a workspace to use again, or to make there")
     given = parser.parse_args()
     n = 6_000 if given.quick else N_TRACES
@@ -41,18 +44,22 @@ def main() -> None:
 
 def measure(folder: Path, place: Path, n: int) -> list[Row]:
     """Return the rows; `place` is filled unless a workspace is there."""
-    workspace = corpus(folder, place, n)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # whose memory is not that of the export
+        pool.submit(corpus, folder, place, n).result()
+    workspace = Workspace(place)
     found = []
     for name in ("a", "b"):
         started, cpu = time.perf_counter(), sum(os.times()[:4])
         peak, manifest = with_peak(lambda name=name: export(workspace, NAME, folder / name).manifest)
         found.append((time.perf_counter() - started, sum(os.times()[:4]) - cpu, peak, manifest))
     wall, cpu, peak, manifest = min(found, key=lambda one: one[0])
-    most = 20.0 * n / N_TRACES
+    goal = f"< {MOST_S:g} s" if n == N_TRACES else None  # fewer traces would measure how long processes take to start
     same = digest(folder / "a") == digest(folder / "b")
     rate = manifest["n_rows"] / wall
     return [
-        row(f"export of {n:,} traces", wall, peer="CPU of all", theirs=cpu, unit="s", goal=f"< {most:g} s", met=wall < most),
+        row(
+            f"export of {n:,} traces", wall, peer="CPU of all", theirs=cpu, unit="s", goal=goal, met=goal is None or wall < MOST_S
+        ),
         row("rows written", rate, peer="", theirs=None, unit="rows/s", goal=None, met=True),
         row("memory of the largest process", peak.one, peer="", theirs=None, unit="MB", goal="< 200 MB", met=peak.one < 200),
         row("memory of all processes", peak.all, peer="", theirs=None, unit="MB", goal=None, met=True),
@@ -60,8 +67,8 @@ def measure(folder: Path, place: Path, n: int) -> list[Row]:
     ]
 
 
-def corpus(folder: Path, place: Path, n: int) -> Workspace:
-    """Return a workspace of `n` traces and a data set of all of them in another order than they are stored."""
+def corpus(folder: Path, place: Path, n: int) -> None:
+    """Make a workspace of `n` traces and a data set of all of them in another order than they are stored, if it is not there."""
     if not (place / "heads").is_dir():
         write_corpus(folder / "corpus.jsonl", n_traces=n, n_events=N_EVENTS, seed=0)
         import_paths(Workspace(place, create=True), [folder / "corpus.jsonl"])
@@ -69,7 +76,7 @@ def corpus(folder: Path, place: Path, n: int) -> Workspace:
     workspace = Workspace(place)
     snapshot = Snapshot(workspace)
     if snapshot.head.n_rows("dataset_rows"):
-        return workspace
+        return
     ids = snapshot.sql("select trace_id from traces order by trace_id")["trace_id"].to_pylist()
     order = np.random.default_rng(0).permutation(len(ids)).tolist()
     data: dict[str, list[dict[str, Any]]] = {
@@ -81,7 +88,6 @@ def corpus(folder: Path, place: Path, n: int) -> Workspace:
     }
     tables = {name: [workspace.write(name, pa.Table.from_pylist(rows, schema=SCHEMAS[name]))] for name, rows in data.items()}
     workspace.commit(snapshot.head, tables)
-    return workspace
 
 
 class Peak(NamedTuple):

@@ -77,9 +77,10 @@ def replay(
     if json:
         print_json(found)
         return
-    print_table(["what", ""], [(name, found[name]) for name in ("trace_id", "event_id", "operator", "keeps", "known")])
+    print_table(["what", ""], [(name, found[name]) for name in ("trace_id", "event_id", "operator", "keeps")])
     typer.echo("")
     print_table(_SHOWN, [[row[name] for name in _SHOWN] for row in found["effects"]])
+    say(found["known"])
     say(f"{len(found['changed'])} events differ: {', '.join(found['changed'][:10])}" if found["changed"] else "no event differs")
     for note in found["notes"]:
         say(note)
@@ -229,7 +230,7 @@ def _confirmed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _show(cells: Sequence[dict[str, Any]], confirmed: Sequence[dict[str, Any]], controls: Sequence[dict[str, Any]]) -> None:
     fields = ("operator", "event_kind", "evidence", "metric", "n", "n_tasks", "delta_q", "low", "high", "q")
-    print_table(fields, [[cell[name] for name in fields] for cell in cells])
+    print_table([*fields[:-1], "p_adjusted"], [[cell[name] for name in fields] for cell in cells])
     if confirmed:
         typer.echo("")
         ranked = sorted(confirmed, key=lambda row: (row["metric"] != "passed", -abs(row["delta_q"])))

@@ -12,8 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis.counterfactual.agents.simulated import Component
+from analysis.counterfactual.differing import Changed
 from analysis.counterfactual.effects import effects
-from analysis.counterfactual.interventions import Changed, edited
+from analysis.counterfactual.interventions import edited
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.pairing import METRICS, Arms, Pair, Replayer, pair_frame, pair_of, pair_seed
 from analysis.counterfactual.plan import Aggregate, Communicate, Member, with_step

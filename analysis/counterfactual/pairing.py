@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from analysis.counterfactual.agents.protocol import Agent, Request, Response
+from analysis.counterfactual.differing import Changed, compared
 from analysis.counterfactual.effects import PAIRS
-from analysis.counterfactual.interventions import Changed, compared, edited, plan_of, step_of
+from analysis.counterfactual.interventions import edited, plan_of, step_of
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.plan import Aggregate, Communicate, Delegate, Plan, Spawn, Stop
 from analysis.counterfactual.recorded import Intervention

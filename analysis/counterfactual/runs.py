@@ -32,6 +32,8 @@ from analysis.errors import TaskError, TeamError, UnknownNameError
 from analysis.model import Trace
 from analysis.streams import stream
 
+_N_AT_ONCE = 16  # runs; about a second
+
 
 class Recipe(msgspec.Struct, frozen=True):
     """How a composed task is made again of the built-in bank; `task_id` holds the hash of what came out."""
@@ -242,8 +244,12 @@ def _there(out: Path, teams: Mapping[str, Team]) -> set[str]:
 
 
 def _by_task(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Return what a process does in one go where nothing may end it: all runs of a task, which share programs."""
-    chunks: dict[str, list[Job]] = {}
+    """Return what a process does in one go where no budget may end it: runs of one task, which share programs, but not so
+    many that much is lost where a person ends it.
+    """
+    chunks: list[list[Job]] = []
     for job in jobs:
-        chunks.setdefault(job.recipe.task_id, []).append(job)
-    return list(chunks.values())
+        if not chunks or chunks[-1][0].recipe != job.recipe or len(chunks[-1]) == _N_AT_ONCE:
+            chunks.append([])
+        chunks[-1].append(job)
+    return chunks

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from analysis.counterfactual.study import SCREEN
+from analysis.curation.curriculum.attempts import TRACE_MODELS
 from analysis.training.labelling import Credit, Facts, Segment
 from analysis.workspace import Snapshot
 
@@ -96,20 +97,21 @@ def digests(snapshot: Snapshot, tables: Sequence[str], dataset: str | None = Non
     return found
 
 
-_OF_TRACE = """
+_OF_TRACE = f"""
     with chosen as (select unnest($ids) as trace_id), spoken as (
         select trace_id, residual_norm from residuals semi join chosen using (trace_id) where is_last and residual is not null
         qualify row_number() over (partition by trace_id order by level = 'team' desc, residual_norm desc nulls last, level) = 1
-    ), hard as (
-        select task_id, d_req, d_orch from difficulty
-        qualify row_number() over (partition by task_id order by n desc nulls last, model, source) = 1
+    ), by_whom as ({TRACE_MODELS}), hard as (
+        select task_id, model, d_req, d_orch from difficulty
+        qualify row_number() over (partition by task_id, model order by n desc nulls last, source) = 1
     ), measured as (
         select trace_id, max(value) as d_orch from metrics semi join chosen using (trace_id) where name = 'd_orch' group by all
     ), kin as (select trace_id, min(family_id) as family from family_members semi join chosen using (trace_id) group by all
     ), failed as (select trace_id, min(mode_id) as failure_mode from mode_members semi join chosen using (trace_id) group by all)
-    select trace_id, digest, task_id, residual_norm, d_req, coalesce(hard.d_orch, measured.d_orch) as d_orch, kin.family,
+    select trace_id, digest, task_id, residual_norm, d_req, coalesce(measured.d_orch, hard.d_orch) as d_orch, kin.family,
         failure_mode
-    from traces semi join chosen using (trace_id) left join spoken using (trace_id) left join hard using (task_id)
+    from traces semi join chosen using (trace_id) left join spoken using (trace_id)
+        left join by_whom using (trace_id) left join hard using (task_id, model)
         left join measured using (trace_id) left join kin using (trace_id) left join failed using (trace_id)
 """
 _SHARES = """

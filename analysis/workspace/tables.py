@@ -243,9 +243,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "difficulty_runs": pa.schema(dict.fromkeys(("reference", "fit", "notes"), pa.string())),
     # How often models solve tasks, from pass tables of a user.
     "pass_rates": pa.schema(
-        dict.fromkeys(("task_id", "model"), pa.string())
-        | dict.fromkeys(("n", "n_passed"), pa.int64())
-        | {"d_orch": pa.float64()}
+        dict.fromkeys(("task_id", "model"), pa.string()) | dict.fromkeys(("n", "n_passed"), pa.int64()) | {"d_orch": pa.float64()}
     ),
     # Curated data sets, each replaced whole by its name; `report` is JSON.
     "datasets": pa.schema(

@@ -24,6 +24,7 @@ def main(views: Path, model: str) -> None:
     processor = get_processor(model, model_type="llama", download_model=False)
     template = get_template(processor, template_type="chatml", agent_template="hermes", max_length=100_000, **KEEPING)
     template.set_mode("train")
+    ends = set(template.tokenizer.encode("".join(template.template_meta.suffix)))
     read: dict[str, Any] = {}
     for file in sorted((views / "ms-swift").glob("*.jsonl")):
         rows, _ = load_dataset([str(file)], strict=True, load_from_cache_file=False)
@@ -31,15 +32,16 @@ def main(views: Path, model: str) -> None:
         read[f"ms-swift/{file.stem}"] = {
             "n": len(made),
             "trains": [[template.tokenizer.decode([token for token in one["labels"] if token >= 0])] for one in made],
-            "weights": [weights(one) for one in made],
+            "weights": [weights(one, ends) for one in made],
         }
     print(json.dumps({"version": f"ms-swift {version('ms-swift')}", "read": read}))
 
 
-def weights(made: dict[str, Any]) -> list[float]:
-    """Return the weights of the tokens that train, in their order, each once."""
+def weights(made: dict[str, Any], ends: set[int]) -> list[float]:
+    """Return the weights of the tokens that train, in their order, each once; the mark at the end of a turn always weighs 1."""
     scale = made.get("loss_scale") or [1.0] * len(made["labels"])
-    return [one for one, _ in groupby([w for w, label in zip(scale, made["labels"], strict=True) if label >= 0])]
+    marked = zip(scale, made["labels"], strict=True)
+    return [one for one, _ in groupby([weight for weight, label in marked if label >= 0 and label not in ends])]
 
 
 if __name__ == "__main__":

@@ -313,7 +313,8 @@ def test_show_prints_the_facts_the_events_and_the_labels(filled: Run) -> None:
     for line in (
         "trace counterpoint:run-1", "task Count the ships", "world live", "source counterpoint, f, line 1", "outcome failed",
         "agents lead, w", "# event_id kind agent to basis tokens content",
-        "0 e1 delegate lead w explicit 3+– Count!", "1 e2 stop lead derived –", "2 e3 opaque – explicit –", "annotator me", "annotator you",
+        "0 e1 delegate lead w explicit 3+– Count!", "1 e2 stop lead derived –", "2 e3 opaque – explicit –",
+        "annotator me", "annotator you",
     ):  # fmt: skip
         assert line in lines
 

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from analysis.counterfactual.interventions import OPERATORS, compared, edited, interventions, plan_of, refusal, step_of
+from analysis.counterfactual.differing import compared
+from analysis.counterfactual.interventions import OPERATORS, edited, interventions, plan_of, refusal, step_of
 from analysis.counterfactual.judging import Judge
 from analysis.counterfactual.pairing import Replayer, fresh_steps, replayable
 from analysis.counterfactual.plan import Aggregate, Communicate, Delegate, Plan, Stop, Write, check
@@ -204,7 +205,7 @@ def test_recordings_and_live_runs_are_refused(judge: Judge) -> None:
     with pytest.raises(ReplayError, match="t: the trace does not say by which plan it was made - a recorded run can be"):
         replayable(recorded)
     live = msgspec.structs.replace(ran(TEAMS["single"], judge), world="live")
-    with pytest.raises(ReplayError, match=r"its agents would have to be asked again \(got live\) - only runs that `counterpoint run` made"):
+    with pytest.raises(ReplayError, match=r"would have to be asked again \(got live\) - only runs that `counterpoint run` made"):
         replayable(live)
 
 
@@ -224,3 +225,10 @@ def test_an_event_belongs_to_the_step_whose_id_it_begins_with() -> None:
     plan = plan_of_team("parallel")
     found = [step_of(plan, name) for name in ("write:top.report", "check.tests.call", "merge", "nowhere.report")]
     assert [step and step.step_id for step in found] == ["write:top", "check", "merge", None]
+
+
+def test_a_parameter_that_an_operator_does_not_take_is_refused() -> None:
+    plan = planned(team(), task_of("diamond"))
+    step = next(step.step_id for step in plan.steps if isinstance(step, Aggregate))
+    with pytest.raises(ReplayError, match=r"delay: no such parameter \(got y\) - it takes x, until"):
+        edited(plan, Intervention("delay", step, {"y": 3}))

@@ -31,7 +31,10 @@ def run(name: str, task: str, *, text: str | None = None, **fields: Any) -> Trac
         Event(event_id="w", kind="communicate", agent_id="coder", targets=("lead",), content=f"{task}: ann@firm.com", order=1),
         Event(event_id="s", kind="stop", agent_id="lead", content="Done.", parents=("w",), order=2),
     )
-    agents = (Agent(agent_id="lead", component="planner"), Agent(agent_id="coder", component="coder", parent_id="lead"))
+    agents = (
+        Agent(agent_id="lead", component="planner", model="m"),
+        Agent(agent_id="coder", component="coder", parent_id="lead"),
+    )
     return Trace(
         trace_id=f"counterpoint:{name}", world="simulated", task=Task(task_id=task, text=text or f"Please do {task}."),
         agents=agents, events=events, outcome=Outcome(passed=True), **fields,
@@ -81,7 +84,8 @@ def curated(tmp_path: Path) -> Workspace:
         ],
         residuals=[{**last, "residual": 0.2, "residual_norm": 0.4}],
         attribution=[{**last, "component": "coder", "energy": 0.03}, {**last, "component": "planner", "energy": 0.01}],
-        difficulty=[{"task_id": "task-h7", "model": "m", "source": "runs", "n": 8, "d_req": 0.25, "d_orch": 0.5}],
+        difficulty=[{"task_id": "task-h7", "model": "m", "source": "runs", "n": 8, "d_req": 0.25, "d_orch": 0.5},
+                    {"task_id": "task-h7", "model": "other", "source": "runs", "n": 90, "d_req": 0.9, "d_orch": 0.9}],
         family_members=[{"trace_id": ids[0], "family_id": "f1"}],
     )  # fmt: skip
     return workspace

@@ -51,4 +51,4 @@ def test_a_study_whose_controls_failed_is_left_out_and_named(studied: Studied, t
     assert stored_pairs(Snapshot(workspace), [studied.run.trace_id], told=said.append) == []
     assert said == ["study executed fails its controls and is left out"]
     with pytest.raises(TrainingError, match=r"made of counterfactual pairs, and there are none .* run `counterpoint effects`"):
-        export(workspace, None, tmp_path, formats=["trl-dpo"], options=Options(filter="format:counterpoint world:simulated", workers=1))
+        export(workspace, None, tmp_path, formats=["trl-dpo"], options=Options(filter="world:simulated", workers=1))

@@ -63,6 +63,11 @@ def test_the_same_rows_give_the_same_bytes(name: str, tmp_path: Path) -> None:
         ("trl-sft", MASKED, "TRL's SFT trains on every assistant message, and message 2 is masked"),
         ("verl-sft", MASKED, "verl's SFT trains on every assistant message, and message 2 is masked"),
         ("openrlhf", row(), "OpenRLHF renders no tool calls"),
+        (
+            "openrlhf",
+            row(messages=[CHAT[4]], keep=[True], weight=[1.0], events=[], tools=None),
+            "the agent speaks first: there is no prompt",
+        ),
         ("axolotl", row(keep=[False] * 5), "no message of the agent trains"),
         ("trl-grpo", row(reward=None), "the run has no outcome, so no reward"),
         ("trl-prompt-completion", row(messages=CHAT[2:], keep=[True, False, True]), "the agent speaks first: there is no prompt"),

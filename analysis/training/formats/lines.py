@@ -67,7 +67,8 @@ class OpenRlhf:
     def check(self, row: Row) -> list[str]:
         """Return why the trainer could not express the row."""
         has_tools = any(m["role"] == "tool" or m.get("tool_calls") for m in row.messages)
-        return shapes.all_or_nothing(row, "OpenRLHF") + (["OpenRLHF renders no tool calls"] if has_tools else [])
+        problems = shapes.all_or_nothing(row, "OpenRLHF") + shapes.unprompted(row)  # a template stops at a chat without messages
+        return problems + (["OpenRLHF renders no tool calls"] if has_tools else [])
 
     def write(self, rows: Iterable[Row], folder: Path) -> dict[str, int]:
         """Write the files and the arguments of the command."""

@@ -55,6 +55,11 @@ def nothing_own(row: Row) -> list[str]:
     return [] if any(row.keep) else ["no message of the agent trains"]
 
 
+def unprompted(row: Row) -> list[str]:
+    """Return why a row is refused in which nothing stands before what the agent wrote."""
+    return [] if prompt(row) else ["the agent speaks first: there is no prompt"]
+
+
 def all_or_nothing(row: Row, name: str) -> list[str]:
     """Return why a target that trains on every assistant message refuses a row."""
     problems = nothing_own(row)

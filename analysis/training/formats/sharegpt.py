@@ -67,7 +67,8 @@ class Swift:
 
     takes: Literal["rows"] = "rows"
     about = (
-        "Masks are `loss`, weights `loss_scale`, a message each; it throws weights away without `--is_binary_loss_scale false`. "
+        "Masks are `loss`, weights `loss_scale`, a message each; it throws weights away without `--is_binary_loss_scale false`, "
+        "and the mark at the end of a turn weighs 1. "
         "An agent template of the ReAct kind prints arguments as Python does: take `--agent_template hermes` or another of JSON. "
         "ms-swift deletes columns it does not know: keep the bundle."
     )

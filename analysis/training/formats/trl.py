@@ -75,7 +75,7 @@ class PromptCompletion:
 
     def check(self, row: Row) -> list[str]:
         """Return why the trainer could not use the row."""
-        return shapes.nothing_own(row) + ([] if shapes.prompt(row) else ["the agent speaks first: there is no prompt"])
+        return shapes.nothing_own(row) + shapes.unprompted(row)
 
     def write(self, rows: Iterable[Row], folder: Path) -> dict[str, int]:
         """Write the files and `sft.yaml`."""
@@ -210,7 +210,7 @@ class Grpo:
 
     def check(self, row: Row) -> list[str]:
         """Return why the trainer could not use the row."""
-        problems = shapes.nothing_own(row) + ([] if shapes.prompt(row) else ["the agent speaks first: there is no prompt"])
+        problems = shapes.nothing_own(row) + shapes.unprompted(row)
         return problems + ([] if row.reward is not None else ["the run has no outcome, so no reward"])
 
     def write(self, rows: Iterable[Row], folder: Path) -> dict[str, int]:

@@ -42,7 +42,7 @@ class Rl:
 
     def check(self, row: Row) -> list[str]:
         """Return why the trainer could not use the row."""
-        problems = [] if shapes.prompt(row) else ["the agent speaks first: there is no prompt"]
+        problems = shapes.unprompted(row)
         if any(message.get("tool_calls") or message["role"] == "tool" for message in shapes.prompt(row)):
             problems.append("the prompt holds tool calls, which verl's prompts do not")
         return problems + ([] if row.reward is not None else ["the run has no outcome"])
