@@ -15,6 +15,7 @@ from analysis.workspace import Workspace
 from tests.pipeline.corpus import write_traces
 from tests.pipeline.teams import failing_teams
 
+collect_ignore_glob = ["training/in_trainer/*"]  # for the interpreter of the training environment
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # `make test` tries the same examples each time, so that it says something about the change; `make soak` tries others.
@@ -27,7 +28,7 @@ settings.load_profile(os.environ.get("COUNTERPOINT_EXAMPLES", "same"))
 #: Files of tests that start processes, which on a busy machine may be late.
 PATIENT = (
     "test_kill.py", "test_jobs.py", "test_sandbox.py", "test_live.py", "test_arrivals.py", "test_runtime.py", "test_study.py",
-    "test_run.py", "test_effects.py", "test_samples.py",
+    "test_run.py", "test_effects.py", "test_samples.py", "test_trained.py", "test_live_teams.py", "test_live_study.py",
 )  # fmt: skip
 
 

@@ -11,6 +11,8 @@ from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, 
 
 _SHOWN = ("gate", "entered", "passed", "masked", "returned", "queued", "dropped", "threshold")
 
+_N_REASONS = 4  # of a gate, the most frequent
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -45,6 +47,10 @@ def curate(
         print_json({"dataset": name, **counts, "by_gate": report["by_gate"], "notes": report["notes"], "gist": report["gist"]})
     else:
         print_table(_SHOWN, [[gate[column] for column in _SHOWN] for gate in report["by_gate"]])
+        for gate in report["by_gate"]:
+            why = [f"{one['n']:,} {one['outcome']}, {one['reason']}" for one in gate["reasons"]]
+            rest = [f"{len(why) - _N_REASONS} reasons more, see --json"] if len(why) > _N_REASONS else []
+            say(f"{gate['gate']}: " + "; ".join([*why[:_N_REASONS], *rest]))
     for note in (*report["notes"], report["gist"]):
         say(note)
     if not counts["kept"] + counts["masked"]:

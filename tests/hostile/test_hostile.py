@@ -118,7 +118,9 @@ def app(everything: Workspace, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_draws_the_hostile_workspace(app: AppTest, page: str) -> None:
     app.switch_page(PAGES[page].file).run()
-    assert [str(element.value) for element in (*app.exception, *app.error)] == []
+    said = [str(element.value) for element in (*app.exception, *app.error)]
+    # Which of several worlds is meant is a question that Curate has to ask; nothing else may stand there.
+    assert [text for text in said if not (page == "curate" and "the data hold several worlds" in text)] == []
     assert [title.value for title in app.title] == [PAGES[page].title]
 
 

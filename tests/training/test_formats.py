@@ -118,6 +118,16 @@ def test_llama_factory_gets_the_properties_that_a_tool_without_parameters_lacks(
         assert schema == {"type": "object", "properties": {}}
 
 
+def test_ms_swift_gets_words_after_a_result_as_part_of_it(tmp_path: Path) -> None:
+    chat = [*CHAT[:4], {"role": "user", "content": "Go on."}, CHAT[4]]
+    given = row(messages=chat, keep=[False, False, True, False, False, True], weight=[1.0] * 6, events=[])
+    assert views()["ms-swift"].check(given) == []
+    views()["ms-swift"].write(iter([given]), tmp_path)
+    (record,) = written(tmp_path)["train.jsonl"]
+    told = [(m["role"], m["content"]) for m in record["messages"][3:]]
+    assert told == [("tool_response", "part 1 is written\n\nGo on."), ("assistant", "Joined.")]
+
+
 def test_verl_gets_a_list_of_tools_in_every_file_since_it_stops_at_a_null(tmp_path: Path) -> None:
     views()["verl-sft"].write(iter([row(), plain()]), tmp_path)
     assert sorted(len(r["tools"]) for rows in written(tmp_path).values() for r in rows) == [0, 1]
@@ -161,6 +171,15 @@ def test_arguments_of_tools_never_gain_nulls(tmp_path: Path) -> None:
         text = json.dumps(written(tmp_path / name))
         assert '"to": null' not in text.replace("\\", "")
         assert '"why": null' not in text.replace("\\", "")
+
+
+def test_line_ends_of_unicode_within_a_text_do_not_end_a_line(tmp_path: Path) -> None:
+    said = "one\x85two\u2028three\u2029four\x0bfive"
+    chat = [CHAT[1], {"role": "assistant", "content": said}]
+    given = row(messages=chat, keep=[False, True], weight=[1.0, 1.0], events=[], tools=None)
+    views()["axolotl"].write(iter([given]), tmp_path)
+    (line,) = (tmp_path / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["messages"][1]["content"] == said
 
 
 def test_a_cell_that_a_spreadsheet_would_run_is_disarmed(tmp_path: Path) -> None:

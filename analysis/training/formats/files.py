@@ -18,6 +18,7 @@ JSON = pa.json_(pa.string())  # objects as text that says so: readers neither me
 
 _N_ROWS_GROUP = 1_000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_LINE_ENDS = tuple([(end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\x85\u2028\u2029"])
 _encode = msgspec.json.Encoder().encode
 
 
@@ -31,7 +32,7 @@ def write_lines(folder: Path, records: Records) -> dict[str, int]:
 
     def begin(path: Path) -> _Open:
         file = path.open("wb")
-        return _Open(lambda record: _ignored(file.write(_encode(record) + b"\n")), file.close)
+        return _Open(lambda record: _ignored(file.write(_line(record))), file.close)
 
     return _written(folder, "jsonl", records, begin)
 
@@ -93,6 +94,14 @@ def _written(folder: Path, suffix: str, records: Records, begin: Callable[[Path]
     for split in files:
         (folder / f"{split}.{suffix}.part").replace(folder / f"{split}.{suffix}")
     return dict(sorted(counts.items()))
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    """Return a record as one line, also for readers that split at every line end that Unicode knows, as Python's do."""
+    line = _encode(record)
+    for end, escaped in _LINE_ENDS:
+        line = line.replace(end, escaped)
+    return line + b"\n"
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

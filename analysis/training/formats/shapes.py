@@ -60,6 +60,11 @@ def unprompted(row: Row) -> list[str]:
     return [] if prompt(row) else ["the agent speaks first: there is no prompt"]
 
 
+def late_system(row: Row) -> bool:
+    """Tell whether a system message stands after the first message."""
+    return any(message["role"] == "system" for message in row.messages[1:])
+
+
 def all_or_nothing(row: Row, name: str) -> list[str]:
     """Return why a target that trains on every assistant message refuses a row."""
     problems = nothing_own(row)

@@ -37,7 +37,7 @@ class LlamaFactory:
             problems.append("text beside a tool call is thrown away")
         if not all(map(_is_worded, row.tools or ())):
             problems.append("its loader stops at a tool with a parameter that is no object, or a choice that is no text")
-        if any(m["role"] == "system" for m in row.messages[1:]):
+        if shapes.late_system(row):
             problems.append("a system message after the first one")
         turns = [turn["from"] for turn in _turns(row)]
         if not turns or turns[0] not in _ASKING or turns[-1] not in _ANSWERING:
@@ -70,7 +70,8 @@ class Swift:
         "Masks are `loss`, weights `loss_scale`, a message each; it throws weights away without `--is_binary_loss_scale false`, "
         "and the mark at the end of a turn weighs 1. "
         "An agent template of the ReAct kind prints arguments as Python does: take `--agent_template hermes` or another of JSON. "
-        "ms-swift deletes columns it does not know: keep the bundle."
+        "Its templates stop at words between a tool's result and the agent, which become part of the result. ms-swift deletes "
+        "columns it does not know: keep the bundle."
     )
 
     def columns(self) -> dict[str, str]:
@@ -79,14 +80,21 @@ class Swift:
 
     def check(self, row: Row) -> list[str]:
         """Return why the loader would refuse the row."""
-        return shapes.nothing_own(row) + shapes.unanswered(row)
+        problems = shapes.nothing_own(row) + shapes.unanswered(row)
+        return problems + (["a system message after the first one"] if shapes.late_system(row) else [])
 
     def write(self, rows: Iterable[Row], folder: Path) -> dict[str, int]:
         """Write the files."""
         return write_lines(folder, pairs_of(rows, self._record))
 
     def _record(self, row: Row) -> dict[str, Any]:
-        messages = [turn for n in range(len(row.messages)) for turn in _swift_turns(row, n)]
+        messages: list[dict[str, Any]] = []
+        turns = [turn for n in range(len(row.messages)) for turn in _swift_turns(row, n)]
+        for turn in turns:
+            if turn["role"] == "user" and messages and messages[-1]["role"] == "tool_response":
+                messages[-1]["content"] += f"\n\n{turn['content']}"
+            else:
+                messages.append(turn)
         return {"messages": messages, "tools": shapes.tools_text(row)}
 
 

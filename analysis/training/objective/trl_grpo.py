@@ -93,7 +93,8 @@ def main(config_file: str) -> None:
     from trl import GRPOConfig
 
     config = json.loads(Path(config_file).read_text(encoding="utf-8"))
-    rows = [json.loads(line) for line in Path(config["data"]).read_text(encoding="utf-8").splitlines()]
+    with Path(config["data"]).open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
     tokenizer = AutoTokenizer.from_pretrained(config["model"])
     prompts = list({_key(row["prompt"]): {"prompt": row["prompt"]} for row in rows}.values())
     kind = trainer_class()
