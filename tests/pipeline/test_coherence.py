@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from analysis.coherence.couplings import default_couplings, read_couplings
 from analysis.model import Agent, Claim, Event, Groups, Outcome, Relation, Trace
