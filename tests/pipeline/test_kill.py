@@ -178,11 +178,12 @@ def test_two_importers_of_overlapping_files_both_end_well_without_duplicates(tmp
     assert import_paths(store, [*first, *second]).version == 2
 
 
-def test_an_interrupted_import_ends_without_a_traceback_and_without_a_version(corpus: Path, tmp_path: Path) -> None:
+def test_an_interrupted_import_ends_without_a_traceback_and_without_a_version(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "runs", n_tasks=300, is_damaged=False)
     # On a fast machine the import may be over; then it is interrupted earlier.
-    for delay_s in (1.0, 0.8, 0.6):
+    for delay_s in (1.2, 1.0, 0.8):
         store = Workspace(tmp_path / str(delay_s), create=True)
-        process = start_import(store, corpus)
+        process = start_import(store, tmp_path / "runs")
         time.sleep(delay_s)
         process.send_signal(signal.SIGINT)
         code, errors = ended(process)
