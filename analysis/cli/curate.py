@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
 def curate(
     policy: Annotated[str | None, typer.Option(help="A policy file (*.toml), or a ready policy; `default` if none.")] = None,
     name: Annotated[str, typer.Option(help="Of the data set; one of the same name is replaced.")] = "curated",
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the data set of that name, and nothing else.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print a policy with every field explained, and stop.")] = False,
     workspace: WorkspaceOption = None,
     progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
@@ -34,9 +35,13 @@ def curate(
     if explain:
         typer.echo(explained(), nl=False)
         return
-    from analysis.pipeline.curating import curate_workspace
+    from analysis.pipeline.curating import curate_workspace, remove_dataset
     from analysis.workspace import Workspace
 
+    if remove:
+        remove_dataset(Workspace(workspace or DEFAULT_WORKSPACE), name)
+        say(f"{name} is removed; its traces stay")
+        return
     if policy is None:
         say(f"no --policy given: the ready policy `{DEFAULT}` is used; `counterpoint curate --explain` shows what else there is")
     chosen = find_policy(policy or DEFAULT)

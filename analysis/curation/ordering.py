@@ -120,7 +120,10 @@ def order(
         found = scheduling.continuous(found, given, policy.max_jump)
     if marks.modes is not None and policy.diversity_window > 1:
         found = scheduling.diverse(found, marks.modes, policy.diversity_window)
-    return [ids[row] for row in published.jitter(found, policy.jitter_window, rng=rng).tolist()]
+    ordered = [ids[row] for row in published.jitter(found, policy.jitter_window, rng=rng).tolist()]
+    if not is_permutation(ids, ordered):
+        raise AssertionError("an order lost or repeated a row")
+    return ordered
 
 
 def is_permutation(before: Sequence[Hashable], after: Sequence[Hashable]) -> bool:

@@ -18,7 +18,8 @@ from msgspec import Meta
 
 from analysis import model
 from analysis.errors import Problem, TraceError, UnknownNameError
-from analysis.pipeline.importing import FileReport, ImportReport, write
+from analysis.pipeline.importing import write
+from analysis.pipeline.load_report import FileReport, ImportReport
 from analysis.pipeline.resolving import USER_CLAIMS
 from analysis.pipeline.spill import Spill, Spilled
 from analysis.readers import Fragment

@@ -104,7 +104,7 @@ def export(
         If there is no such data set or view, nothing to export, or the folder holds something else.
     """
     options = options or Options()
-    known = views(tokenizer=options.tokenizer) if formats else {}
+    known = views(tokenizer=options.tokenizer, metric=options.metric) if formats else {}
     if unknown := [name for name in formats if name not in known]:
         raise TrainingError("--format", "no such format", got=unknown[0], expected=", ".join(known))
     progress(0.0, "export: choosing")

@@ -22,6 +22,7 @@ from analysis import model
 from analysis.errors import HeadConflict, Problem, UnknownNameError
 from analysis.model import Trace
 from analysis.pipeline.cleaning import without_secrets
+from analysis.pipeline.load_report import FileReport, ImportReport, shortened
 from analysis.pipeline.resolving import Known, Placed, assembled, finish, place
 from analysis.pipeline.spill import Spill, Spilled
 from analysis.readers import MEBIBYTE, Fragment, Source, files_below, native, open_source, read, recognise, unpacked
@@ -32,86 +33,6 @@ from analysis.workspace import SCHEMAS, File, Snapshot, Workspace, is_head, prob
 Progress = Callable[[float, str], None]
 _EVENTS_A_FILE = 100_000
 _BYTES_A_FILE = 16 * MEBIBYTE
-_PROBLEMS_SHOWN = 20
-_GOT_SHOWN = 500
-
-
-class FileReport(msgspec.Struct, kw_only=True):
-    """What one file gave, and what it did not give and why."""
-
-    file: str
-    format: str
-    traces: int = 0
-    records: int = 0
-    problems: list[Problem] = []
-
-    def add(self, problem: Problem) -> None:
-        """Count a problem; after the first few of a kind only its number grows."""
-        same = [n for n, p in enumerate(self.problems) if p.code == problem.code]
-        if len(same) < _PROBLEMS_SHOWN:
-            self.problems.append(_short(problem))
-            return
-        last = self.problems[same[-1]]
-        self.problems[same[-1]] = msgspec.structs.replace(last, n=last.n + problem.n)
-
-    def counts(self) -> dict[str, int]:
-        """Return how often each kind of problem occurred."""
-        return {code: sum(p.n for p in self.problems if p.code == code) for code in sorted({p.code for p in self.problems})}
-
-
-class ImportReport(msgspec.Struct, kw_only=True):
-    """What an import did: trace ids by what happened to them, one report a file, the version it made."""
-
-    added: list[str] = []
-    updated: list[str] = []
-    unchanged: list[str] = []
-    waiting: list[str] = []
-    files: list[FileReport] = []
-    skipped: list[Problem] = []
-    version: int = 0
-    redacted: dict[str, int] = {}  # how many secrets of each kind were taken out
-
-    @property
-    def n_lost(self) -> int:
-        """How many records or files did not come in."""
-        lost = sum(p.n for file in self.files for p in file.problems if p.severity == "lost")
-        return lost + len(self.skipped)
-
-    def joined(self, later: ImportReport) -> ImportReport:
-        """Return what both imports did together: a trace that is new stays so when claims come to it."""
-        updated = {*self.updated, *later.updated} - {*self.added}
-        return ImportReport(
-            added=[*self.added, *later.added],
-            updated=sorted(updated),
-            unchanged=sorted({*self.unchanged, *later.unchanged} - updated - {*self.added}),
-            waiting=[*self.waiting, *later.waiting],
-            files=[*self.files, *later.files],
-            skipped=[*self.skipped, *later.skipped],
-            version=later.version,
-            redacted=self.redacted,
-        )
-
-    def plain(self) -> dict[str, Any]:
-        """Return the report as `import --json` prints it."""
-        by_format: dict[str, int] = {}
-        for trace_id in self.added:
-            family = trace_id.partition(":")[0]
-            by_format[family] = by_format.get(family, 0) + 1
-        return {
-            "traces": len(self.added),
-            "updated": len(self.updated),
-            "unchanged": len(self.unchanged),
-            "waiting": len(self.waiting),
-            "by_format": dict(sorted(by_format.items())),
-            "files": [
-                {"file": f.file, "format": f.format, "traces": f.traces, "records": f.records, "counts": f.counts()}
-                | {"problems": [_plain(p) for p in f.problems]}
-                for f in self.files
-            ],
-            "skipped": [{"file": p.file, "reason": f"{p.message}: {p.got}" if p.got else p.message} for p in self.skipped],
-            "version": self.version,
-            **({"redacted": self.redacted} if self.redacted else {}),
-        }
 
 
 def import_paths(
@@ -200,10 +121,10 @@ def _read_file(
     source: Source | Problem, n_file: int, spill: Spill, report: ImportReport, redactor: Redactor | None = None
 ) -> None:
     if isinstance(source, Problem):
-        report.skipped.append(_short(source))
+        report.skipped.append(shortened(source))
         return
     if isinstance(found := recognise(source), Problem):
-        report.skipped.append(_short(found))
+        report.skipped.append(shortened(found))
         return
     family, kind = found
     file = FileReport(file=source.file, format=kind)
@@ -224,12 +145,6 @@ def _read_file(
         file.add(Problem(code="duplicate-record", file=file.file, record=record))
     file.traces, file.records = len(traces), len(is_new)
     report.files.append(file)
-
-
-def _short(problem: Problem) -> Problem:
-    """A stranger's value can be as long as a record; what was got needs no more than its beginning."""
-    got = problem.got if len(problem.got) <= _GOT_SHOWN else problem.got[: _GOT_SHOWN - 1] + "…"
-    return msgspec.structs.replace(problem, got=got)
 
 
 class _Changes:
@@ -393,8 +308,3 @@ def _data_version(workspace: Workspace, files: Sequence[File]) -> str:
     for trace_id, digest in zip(rows["trace_id"].to_pylist(), rows["digest"].to_pylist(), strict=True):
         hasher.update(f"{trace_id}\n{digest}\n".encode())
     return hasher.hexdigest()
-
-
-def _plain(problem: Problem) -> dict[str, Any]:
-    fields = ("code", "severity", "record", "trace_id", "message", "got", "expected", "hint", "n")
-    return {name: getattr(problem, name) for name in fields}

@@ -20,6 +20,8 @@ from typing import NamedTuple, Protocol
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from analysis.workspace import Workspace
+
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (
@@ -31,6 +33,7 @@ ARGUMENTS = (
     "--disable-sync",
 )
 START_S = 60
+ASGI = ROOT / "dashboard" / "asgi.py"
 _SECURE = """
 import sys
 from dashboard.asgi import secure_app
@@ -162,3 +165,9 @@ def _is_up(server: _Server) -> bool:
         else:
             return True
     return False
+
+
+@pytest.fixture(scope="module")
+def url(serve: Serve, workspace: Workspace) -> str:
+    """Serve the dashboard on the workspace of a file of tests, and return where it answers."""
+    return serve(ASGI, env={"COUNTERPOINT_WORKSPACE": workspace.location})

@@ -12,7 +12,8 @@ from playwright.sync_api import Page, expect
 from analysis.model import Agent, Claim, Relation, Trace, encode
 from analysis.pipeline import analyse, import_paths
 from analysis.workspace import Workspace
-from tests.browser.test_pages import ASGI, SLOW_MS, open_page
+from tests.browser.conftest import ASGI
+from tests.browser.test_pages import SLOW_MS, open_page
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Serve

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_pages import ASGI, SLOW_MS, open_page
+from tests.browser.conftest import ASGI
+from tests.browser.test_pages import SLOW_MS, open_page
 from tests.dashboard import studied
 
 if TYPE_CHECKING:

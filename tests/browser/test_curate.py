@@ -9,11 +9,11 @@ from playwright.sync_api import Page, expect
 
 from analysis.pipeline.curating import reviews_of, take_back_review
 from analysis.workspace import Snapshot, Workspace
-from tests.browser.test_pages import ASGI, SLOW_MS, open_page
+from tests.browser.test_pages import SLOW_MS, open_page
 from tests.dashboard import curated
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import Serve
+    pass
 
 pytestmark = pytest.mark.browser
 
@@ -21,11 +21,6 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return curated.make(tmp_path_factory.mktemp("curated"))
-
-
-@pytest.fixture(scope="module")
-def url(serve: Serve, workspace: Workspace) -> str:
-    return serve(ASGI, env={"COUNTERPOINT_WORKSPACE": workspace.location})
 
 
 def test_the_queue_is_worked_off_by_keyboard(page: Page, url: str, workspace: Workspace) -> None:

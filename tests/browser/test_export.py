@@ -14,11 +14,11 @@ from playwright.sync_api import Page, expect
 from analysis.training.bundle import read_manifest
 from analysis.training.plan import read_plan
 from analysis.workspace import Workspace
-from tests.browser.test_pages import ASGI, SLOW_MS, open_page
+from tests.browser.test_pages import SLOW_MS, open_page
 from tests.dashboard import exported
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import Serve
+    pass
 
 pytestmark = pytest.mark.browser
 
@@ -26,11 +26,6 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return exported.make(tmp_path_factory.mktemp("exported"))
-
-
-@pytest.fixture(scope="module")
-def url(serve: Serve, workspace: Workspace) -> str:
-    return serve(ASGI, env={"COUNTERPOINT_WORKSPACE": workspace.location})
 
 
 def test_a_row_shows_its_texts_and_the_next_one_stands_in_the_address(page: Page, url: str) -> None:

@@ -14,12 +14,12 @@ from analysis import data_folder
 from analysis.pipeline import import_paths
 from analysis.workspace import Snapshot, Workspace
 from dashboard.asgi import HEADERS
+from tests.browser.conftest import ASGI
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Serve
 
 pytestmark = pytest.mark.browser
-ASGI = Path(__file__).resolve().parents[2] / "dashboard" / "asgi.py"
 SLOW_MS = 30_000
 
 
@@ -29,11 +29,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     workspace = Workspace(folder, create=True)
     import_paths(workspace, [data_folder() / "samples"])
     return workspace
-
-
-@pytest.fixture
-def url(serve: Serve, workspace: Workspace) -> str:
-    return serve(ASGI, env={"COUNTERPOINT_WORKSPACE": workspace.location})
 
 
 @pytest.fixture
@@ -145,6 +140,8 @@ def test_keys_press_the_buttons_that_are_there_and_never_while_typing(page: Page
     expect(page.get_by_role("dialog")).to_have_count(0, timeout=SLOW_MS)
     page.keyboard.press("/")
     expect(page.get_by_role("heading", name="Traces", exact=True)).to_be_visible(timeout=SLOW_MS)
+    expect(page.get_by_label("Filter", exact=True)).to_be_visible(timeout=SLOW_MS)
+    page.wait_for_timeout(2000)  # the page that is drawn anew takes the focus back
     page.keyboard.press("/")
     expect(page.get_by_label("Filter", exact=True)).to_be_focused(timeout=SLOW_MS)
 

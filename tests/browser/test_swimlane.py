@@ -17,12 +17,12 @@ from analysis.pipeline.patterns import occurrence
 from analysis.workspace import Snapshot, Workspace
 from benchmarks.simulation import SimulationPolicy, simulate
 from dashboard import swimlane
+from tests.browser.conftest import ASGI
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Serve, Sink
 
 pytestmark = pytest.mark.browser
-ASGI = Path(__file__).resolve().parents[2] / "dashboard" / "asgi.py"
 SCRIPT = "".join(
     (Path(swimlane.__file__).parent / name).read_text(encoding="utf-8") for name in ("scene.js", "paint.js", "swim.js")
 )

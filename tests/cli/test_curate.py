@@ -68,3 +68,10 @@ def test_a_mistake_is_one_line_and_exit_2(curate: Run, tmp_path: Path, text: str
     ran = curate("--policy", policy(tmp_path / "p.toml", text))
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert line in ran.err
+
+
+def test_a_data_set_is_removed_by_its_name(curate: Run) -> None:
+    assert curate("--name", "mine", "--policy", "orchestration-first").code == 0
+    assert curate("--name", "mine", "--remove").code == 0
+    again = curate("--name", "mine", "--remove")
+    assert (again.code, again.err.strip()) == (2, "dataset: no data set has this name (got mine)")

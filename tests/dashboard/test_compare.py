@@ -20,6 +20,7 @@ from analysis.pipeline import analyse, import_paths
 from analysis.workspace import Snapshot, Workspace
 from dashboard.figures.compare import MAX_LANES, MAX_PLACES, forest, side_by_side
 from dashboard.selection import PAGES
+from tests.dashboard.visiting import opened
 
 FIRST, SECOND = "counterpoint:fan-4-c5d8358d-parallel-s7-1", "counterpoint:fan-4-c5d8358d-serial-collapse-s7-1"
 
@@ -39,11 +40,7 @@ def page(analysed: Workspace, monkeypatch: pytest.MonkeyPatch, app: AppTest) -> 
 
 
 def shown(app: AppTest, **address: str) -> AppTest:
-    for name, value in address.items():
-        app.query_params[name] = value
-    app.switch_page(PAGES["compare"].file).run()
-    assert not app.exception
-    return app
+    return opened(app, "compare", **address)
 
 
 def pick(app: AppTest, table: str, row: int) -> None:

@@ -19,6 +19,7 @@ from dashboard.figures import effects as figures
 from dashboard.loading import effects as studies
 from dashboard.selection import PAGES
 from tests.dashboard import studied
+from tests.dashboard.visiting import opened
 
 FILE = PAGES["counterfactuals"].file
 FAILED = "failed"
@@ -128,10 +129,7 @@ def test_evidence_that_arrives_counts_each_task_once_and_only_when_it_is_whole()
 
 
 def shown(app: AppTest, **parameters: str) -> AppTest:
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    app.switch_page(FILE).run()
-    assert not app.exception
+    opened(app, "counterfactuals", **parameters)
     assert not [error.value for error in app.error if "Do not believe" not in error.value]
     return app
 

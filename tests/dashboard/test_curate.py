@@ -24,6 +24,7 @@ from dashboard import drafts, jobs
 from dashboard.figures.curation import batch_ratios, budget_change, diversity_curve, dose_response, funnel, share_change
 from dashboard.selection import PAGES
 from tests.dashboard import curated
+from tests.dashboard.visiting import opened
 from tests.pipeline.corpus import write_traces
 
 FILE = PAGES["curate"].file
@@ -148,11 +149,7 @@ def mine(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspa
 
 
 def shown(app: AppTest, **address: str) -> AppTest:
-    for name, value in address.items():
-        app.query_params[name] = value
-    app.switch_page(FILE).run()
-    assert not app.exception
-    return app
+    return opened(app, "curate", **address)
 
 
 def said(elements: Any) -> str:

@@ -18,6 +18,7 @@ from analysis.workspace import Snapshot, Workspace
 from dashboard import modes as drawing
 from dashboard.figures.modes import MAX_CELLS, MAX_POINTS, MAX_VALUES, drawn, mode_map, profile, spread, two_modes
 from dashboard.selection import PAGES
+from tests.dashboard.visiting import opened
 from tests.pipeline.corpus import write_traces
 from tests.pipeline.teams import failing_teams
 
@@ -127,10 +128,7 @@ def store(failing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
 
 
 def shown(app: AppTest, **address: str) -> AppTest:
-    for name, value in address.items():
-        app.query_params[name] = value
-    app.switch_page(FILE).run()
-    assert not app.exception
+    opened(app, "modes", **address)
     assert not app.error
     return app
 

@@ -191,3 +191,11 @@ def test_a_cell_that_a_spreadsheet_would_run_is_disarmed(tmp_path: Path) -> None
 def test_tokens_need_a_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="trl-tokenized: tokens need a tokenizer - give its folder with --tokenizer"):
         views()["trl-tokenized"].write(iter([row()]), tmp_path)
+
+
+def test_of_what_should_be_low_a_credit_above_0_hurt(tmp_path: Path) -> None:
+    # Credit is -delta_q: 0.5 says that the other decision took 0.5 less, which is bad of an outcome and good of tokens.
+    for metric, said in (("passed", 0.5), ("tokens", -0.5)):
+        views(metric=metric)["trl-grpo"].write(iter([row()]), tmp_path / metric)
+        (written_row,) = written(tmp_path / metric)["trajectories/train.jsonl"]
+        assert [event["credit"] for event in written_row["events"]] == [said]

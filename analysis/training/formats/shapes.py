@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from analysis.training.objective.credits import counted
 from analysis.training.rows import Message, Row, RowEvent
 
 _Z = 1.96  # of the interval of 95 %
@@ -43,11 +44,15 @@ def prompt(row: Row) -> list[Message]:
     return [filled(m) for m in row.messages[: places[0]]] if places else []
 
 
-def sure_credit(event: RowEvent) -> float:
-    """Return the credit of an event, 0 where there is none or its interval of 95 % covers 0."""
-    if event.credit is None or event.credit_se is None or abs(event.credit) <= _Z * event.credit_se:
+def sure_credit(event: RowEvent, *, better: str = "higher") -> float:
+    """Return the credit of an event, above 0 for what helped; 0 where there is none or its interval of 95 % covers 0.
+
+    `better` is that of the metric whose credit events have: of tokens, a decision that saved some has a credit below 0.
+    """
+    if event.credit is None or event.credit_se is None:
         return 0.0
-    return event.credit
+    delta_q, margin = -event.credit, _Z * event.credit_se
+    return counted(event.credit, delta_q - margin, delta_q + margin, better=better)
 
 
 def nothing_own(row: Row) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,8 +97,8 @@ class Tokenized:
     takes: Literal["rows"] = "rows"
     about = "Needs the tokenizer of the model; masks, weights and credit are exact to the token."
 
-    def __init__(self, tokenizer: str | None = None) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: str | None = None, *, better: str = "higher") -> None:
+        self.tokenizer, self.better = tokenizer, better
 
     def columns(self) -> dict[str, str]:
         """Return the columns."""
@@ -119,7 +120,7 @@ class Tokenized:
         if interpreter is None:
             hint = "install it with `counterpoint train --setup`"
             raise TrainingError("trl-tokenized", "tokens are made in the training environment, which is not there", hint=hint)
-        write_lines(folder, pairs_of(rows, _trajectory))
+        write_lines(folder, pairs_of(rows, partial(_trajectory, better=self.better)))
         place = str(Path(objective.__file__).resolve().parents[1])
         command = [str(interpreter), "-m", "objective.tokenizing", self.tokenizer, str(folder)]
         done = subprocess.run(
@@ -204,6 +205,9 @@ class Grpo:
     )
     _schema = pa.schema({"prompt": _CHAT, "task_id": _TEXT, "stage": _TEXT, "d_req": pa.float64()})
 
+    def __init__(self, *, better: str = "higher") -> None:
+        self.better = better
+
     def columns(self) -> dict[str, str]:
         """Return the columns."""
         return {"prompt": "list of JSON messages", "task_id": "text", "stage": "text", "d_req": "float"}
@@ -224,7 +228,7 @@ class Grpo:
                 prompts.setdefault((row.split or "train", json.dumps(first, sort_keys=True)), record)
                 yield row
 
-        write_lines(folder / "trajectories", pairs_of(seen(), _trajectory))
+        write_lines(folder / "trajectories", pairs_of(seen(), partial(_trajectory, better=self.better)))
         counts = write_parquet(folder, ((split, record) for (split, _), record in prompts.items()), self._schema)
         config = {
             "model": _MODEL, "data": "trajectories/train.jsonl", "orch_weight": 0.3, "orch_until": 1.0,
@@ -257,12 +261,12 @@ def preference(row: PairRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _trajectory(row: Row) -> dict[str, Any]:
-    """Return what `objective.encoding` reads."""
+def _trajectory(row: Row, better: str) -> dict[str, Any]:
+    """Return what `objective.encoding` reads; credit above 0 helped."""
     events = [
         {"message": e.message, "char_from": e.char_from, "char_to": e.char_to, "credit": credit}
         for e in row.events
-        if (credit := shapes.sure_credit(e))
+        if (credit := shapes.sure_credit(e, better=better))
     ]
     return {
         "row_id": row.row_id, "prompt": shapes.prompt(row), "messages": [shapes.filled(m) for m in row.messages],
