@@ -34,7 +34,7 @@ from analysis.cli import (
 from analysis.errors import CounterpointError, printable
 
 app = typer.Typer(
-    help="Shows how a team of LLM agents worked together.",
+    help="Shows how a team of LLM agents worked together, and makes training data of what it finds.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 UnsafeOption = Annotated[bool, typer.Option("--unsafe-exec", help="Run programs with too little around them.")]
 _SHOWN = ("metric", "n", "delta_q", "low", "high", "credit", "how")
 _N_SHOWN = 20
+_USUAL = ("passed", "makespan_s", "tokens")
 _EXACT = "exact, of what is recorded; nothing was executed (evidence: simulated)"
 _COUPLED = "executed again, both runs from the same prefix with the same draws after it (evidence: interventional)"
 _BUDGET_HELP = (
@@ -131,7 +132,9 @@ def effects_(
         raise typer.Exit(1)
     rows = effect_rows(frame, seed=seed, allocation=by)
     store_effects(store, name, rows, run_row(done, frame, seed=seed, allocation=by))
-    cells = [cell for cell in cell_rows(frame, seed=seed, allocation=by) if cell["metric"] in ("passed", "makespan_s", "tokens")]
+    cells = cell_rows(frame, seed=seed, allocation=by)
+    # A recording without clock and outcome has none of the usual metrics; then all that it has are told.
+    cells = [cell for cell in cells if cell["metric"] in _USUAL] or cells
     counts = {"made": done.n_made, "there": done.n_there, "left": done.n_left, "tokens": done.n_tokens, "effects": len(rows)}
     controls = [{"name": c.name, "ok": c.ok, "n": c.n, "note": c.note} for c in done.controls]
     if json:

@@ -32,6 +32,8 @@ CELL = ("operator", "event_kind")
 
 #: From so many on whole tasks are drawn; below, all ways to turn the signs are gone through.
 N_DRAWN = 17
+#: With fewer units there is no interval; one of 95 % by turned signs needs as many.
+N_LEAST = 6
 _BET = 0.3  # fixed before looking, so that evidence does not hang on the order of the pairs
 _SHARES = {"passed", "tests_rate", *[name for name, meaning in METRICS.items() if meaning.unit == "share"]}
 _BETTER = {"passed": "higher", "tests_rate": "higher", "score": "higher", "log_q_parallel_self": "higher"}
@@ -66,11 +68,12 @@ def effects(pairs: pd.DataFrame, *, by: Sequence[str] = EVENT, seed: int = 0, le
 
     Notes
     -----
-    Interval, by the number of units. Up to 5 there is none. Below 17 `sign-flip`: between the k-th least and k-th largest mean
-    of all subsets, 1 - 2k/2^n >= level, exact for differences that lie symmetrically (Hartigan 1969, JASA 64). From 17
-    tasks on `bootstrap`: whole tasks drawn, percentiles moved outwards as far as Student's t is wider (Hesterberg 2015); from 17
-    pairs on `normal`. Where all n units are `alike`, v, another value comes with at most e = 1 - ((1 - level)/2)^(1/n) (Clopper
-    & Pearson 1934), and is in [-1, 1] for metrics in [0, 1]: from v - (1 + v)e to v + (1 - v)e; for other metrics there is none.
+    Interval, by the number of units. Up to 5 there is none, alike or not. Below 17 `sign-flip`: between the k-th least and
+    k-th largest mean of all subsets, 1 - 2k/2^n >= level, exact for differences that lie symmetrically (Hartigan 1969, JASA
+    64). From 17 tasks on `bootstrap`: whole tasks drawn, percentiles moved outwards as far as Student's t is wider
+    (Hesterberg 2015); from 17 pairs on `normal`. Where all n units are `alike`, v, another value comes with at most e = 1 -
+    ((1 - level)/2)^(1/n) (Clopper & Pearson 1934), and is in [-1, 1] for metrics in [0, 1]: from v - (1 + v)e to v + (1 -
+    v)e; for other metrics there is none.
 
     p: signs turned, exact below 17 units. log_e: a fixed bet of 0.3, both sides (`analysis.sequential`).
     Shrunken: delta_q V / (V + se²) with V = max(0, mean delta_q² - mean se²) over the rows of an operator and metric, for
@@ -194,7 +197,8 @@ def _effect(group: pd.DataFrame, name: str, *, seed: int, level: float) -> dict[
     se = math.sqrt(math.fsum((d - centre) ** 2) / (len(d) - 1) / len(d)) if len(d) > 1 else math.nan
     is_bounded = group["metric"].iloc[0] in _SHARES and float(abs(d).max()) <= 1
     if len(d) > 1 and d.min() == d.max():
-        low, high, how = *(_alike(float(d[0]), len(d), level) if is_bounded else (math.nan, math.nan)), "alike"
+        is_told = is_bounded and len(d) >= N_LEAST
+        low, high, how = *(_alike(float(d[0]), len(d), level) if is_told else (math.nan, math.nan)), "alike"
     else:
         low, high, how = _interval(d, unit, stream(seed, "effects", name), level=level)
     p = _p_signs(d)

@@ -13,6 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from analysis.counterfactual.effects import N_LEAST
 from analysis.orchestration.measure import METRICS
 from dashboard.figures import FAINT, SELECTED
 from dashboard.safe import plotly_text
@@ -26,7 +27,6 @@ EVIDENCE = {
     "observational": "from logs alone; other things may differ too",
 }
 HELPED, HURT, NEUTRAL = "#009E73", "#D55E00", "#8C8C8C"  # Okabe and Ito
-_N_NEEDED = 6  # units of which half the sums of signs leave 95 %
 _TEXT = "%{text}<extra></extra>"
 _LEGEND = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
 #: Titles of panels stand at the left, where the eye comes from the title of the figure.
@@ -76,8 +76,8 @@ def why_no_interval(row: Mapping[str, Any]) -> str:
     if row["how"] == "alike":
         return f"no interval: all {row['unit']} alike" if row["delta_q"] else "no pair differs"
     if row["unit"] == "tasks":
-        return f"no interval: {row['n_tasks']} tasks, {_N_NEEDED} needed"
-    return f"no interval: one task, {row['n']} of {_N_NEEDED} pairs"
+        return f"no interval: {row['n_tasks']} tasks, {N_LEAST} needed"
+    return f"no interval: one task, {row['n']} of {N_LEAST} pairs"
 
 
 def forest(rows: pd.DataFrame, metric: str, *, title: str, selected: list[str] | None = None) -> go.Figure:

@@ -184,13 +184,18 @@ def test_turned_signs_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "n", "low", "high"), [(0.0, 30, -0.1157, 0.1157), (-1.0, 16, -1.0, -0.5882), (1.0, 5, -0.0436, 1.0)]
+    ("value", "n", "low", "high"), [(0.0, 30, -0.1157, 0.1157), (-1.0, 16, -1.0, -0.5882), (1.0, 6, 0.0815, 1.0)]
 )
 def test_units_that_are_all_alike_bound_how_often_others_come(value: float, n: int, low: float, high: float) -> None:
     # 30 zeros leave another value 1 - 0.025^(1/30) = 0.1157, which may be -1 or 1; 16 times -1 leave 0.2059, twice as far away.
     found = one(pairs([value] * n, [f"t{k}" for k in range(n)]))
     assert (found["how"], number(found["low"])) == ("alike", pytest.approx(low, abs=5e-5))
     assert number(found["high"]) == pytest.approx(high, abs=5e-5)
+
+
+def test_five_units_have_no_interval_however_alike_they_are() -> None:
+    found = one(pairs([1.0] * 5, [f"t{k}" for k in range(5)]))
+    assert (found["how"], math.isnan(number(found["low"])), math.isnan(number(found["high"]))) == ("alike", True, True)
 
 
 def test_units_that_are_all_alike_have_no_interval_where_a_metric_has_no_bounds() -> None:
