@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from analysis.pipeline import analyse, import_paths
 from analysis.workspace import Workspace
@@ -20,9 +21,13 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # `make test` tries the same examples each time, so that it says something about the change; `make soak` tries others.
 # How long an example takes says how busy the machine is, no more.
+EXAMPLES = os.environ.get("COUNTERPOINT_EXAMPLES", "same")
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("other", deadline=None)
-settings.load_profile(os.environ.get("COUNTERPOINT_EXAMPLES", "same"))
+settings.load_profile(EXAMPLES)
+if EXAMPLES == "same":
+    # Hypothesis also draws constants out of the modules that are loaded, which differ from worker to worker.
+    providers._get_local_constants = providers.Constants
 
 
 #: Files of tests that start processes, which on a busy machine may be late.

@@ -164,7 +164,7 @@ def _times(trace: Trace) -> tuple[list[float | None], list[float | None], list[i
     odd = []
     for n, event in enumerate(trace.events):
         start = _since(began, event.t_end_s if event.t_start_s is None else event.t_start_s)
-        end = _since(began, None if event.t_start_s is None else event.t_end_s)
+        end = None if start is None or event.t_start_s is None else _since(began, event.t_end_s)
         if start is not None and end is not None and end < start:
             odd.append(n)
             end = start

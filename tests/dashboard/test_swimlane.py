@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -178,6 +179,13 @@ def test_the_same_rows_make_the_same_payload_and_others_another_one() -> None:
     different = swimlane.payload(swimlane.rows(trace_of(event("e1", content="x"))))
     assert different[:16] != one[:16]
     assert json.loads(one[16:])["lanes"]["name"] == ["a"]
+
+
+def test_a_start_too_far_from_the_first_for_a_number_is_no_start_and_has_no_end() -> None:
+    trace = trace_of(event("first", t_start_s=-9.9792015476736e291), event("far", t_start_s=sys.float_info.max, t_end_s=0.0))
+    drawn = swimlane.rows(trace)
+    assert (drawn["start"], drawn["end"]) == ([0.0, None], [None, None])
+    assert drawn["notes"] == ["1 without a time; by order they are drawn too"]
 
 
 @settings(deadline=None, max_examples=40)
