@@ -1,4 +1,4 @@
-"""What a workspace knows of the traces that are exported, read a few thousand at a time.
+"""What a workspace knows of the traces that are exported: a line for each at once, the rest a few thousand at a time.
 
 Decides which credit an event has (its strongest evidence alone, the mean of its alternatives, confirmed ones by the seeds that
 confirmed them) and which level of claims speaks for a trace. Hidden here: the queries.
@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from analysis.counterfactual.study import SCREEN
 from analysis.curation.curriculum.attempts import TRACE_MODELS
@@ -21,6 +24,7 @@ CREDIT_RULE = (
     "-delta_q of one metric: of the strongest evidence (interventional, simulated, observational), the mean of the alternatives "
     "by n; confirmed decisions by the seeds that confirmed them; credit_se from the 95 % interval, absent without one"
 )
+_AT_ONCE = 10_000  # of joins over more traces the memory would grow
 _EVIDENCE = ("interventional", "simulated", "observational")
 _Z = 1.959963984540054
 
@@ -28,40 +32,50 @@ _Z = 1.959963984540054
 TABLES = ("residuals", "attribution", "metrics", "difficulty", "family_members", "mode_members")
 
 
-class Wanted(NamedTuple):
-    """One trace that is exported: its place in the order, what curation says of it as a whole, and its split."""
-
-    trace_id: str
-    order_key: int
-    weight: float
-    stage: str | None
-    group: str
-    split: str
+#: Of each trace that is exported its place in the order, what curation says of it as a whole, and its split.
+WANTED = pa.schema(
+    {"trace_id": pa.string(), "order_key": pa.int64(), "weight": pa.float64()}
+    | dict.fromkeys(("stage", "group", "split"), pa.string())
+)
 
 
-def facts_of(
-    pinned: Snapshot, newest: Snapshot, wanted: Sequence[Wanted], *, dataset: str | None, metric: str
-) -> dict[str, Facts]:
-    """Return what is known of each trace: `pinned` is the version the data set was made from, `newest` holds the data set."""
-    ids = {"ids": [one.trace_id for one in wanted]}
-    known = {row["trace_id"]: row for row in _rows(pinned, _OF_TRACE, ids)}
-    shares = _grouped(pinned, _SHARES, ids)
-    segments = _grouped(newest, _SEGMENTS, ids | {"dataset": dataset}) if dataset is not None else {}
-    effects = _grouped(newest, _EFFECTS, ids | {"metric": metric, "screen": SCREEN})
-    found = {}
-    for one in wanted:
-        of_trace = known[one.trace_id]
-        rest = {name: of_trace[name] for name in ("residual_norm", "d_req", "d_orch", "family", "failure_mode")}
-        source = sha256(of_trace["digest"].encode()).hexdigest()
-        found[one.trace_id] = Facts(
-            group=one.group, split=one.split, order_key=one.order_key, weight=one.weight, stage=one.stage,
-            task_id=of_trace["task_id"] or "", source_sha256=source, **rest,
-            residual_share=_shares(shares.get(one.trace_id, ())),
-            segments=tuple([Segment(s["component"], s["event_id"] or "", s["keep"], s["weight"])
-                            for s in segments.get(one.trace_id, ())]),
-            credits=credits_of(effects.get(one.trace_id, ())),
-        )  # fmt: skip
-    return found
+class Known:
+    """What a workspace knows of some traces."""
+
+    def __init__(self, pinned: Snapshot, newest: Snapshot, wanted: pa.Table, *, dataset: str | None, metric: str) -> None:
+        """Read what each trace is: `pinned` is the version the data set was made from, `newest` holds the data set.
+
+        Parameters
+        ----------
+        wanted : the traces, with the columns of `WANTED`
+        metric : whose effects give credit
+        """
+        self._pinned, self._newest, self._dataset, self._metric = pinned, newest, dataset, metric
+        parts = wanted["trace_id"].combine_chunks()
+        each = pa.concat_tables(
+            [pinned.sql(_OF_TRACE, {"ids": parts[n : n + _AT_ONCE].to_pylist()}) for n in range(0, len(parts), _AT_ONCE)]
+        )
+        mine = wanted.take(pc.index_in(each["trace_id"], value_set=wanted["trace_id"]))
+        self._each = pa.table({name: table[name] for table in (each, mine) for name in table.column_names})
+
+    def facts(self, trace_ids: Sequence[str]) -> dict[str, Facts]:
+        """Return what is known of each of these."""
+        ids = {"ids": list(trace_ids)}
+        shares = _grouped(self._pinned, _SHARES, ids)
+        curated = ids | {"dataset": self._dataset}
+        segments = _grouped(self._newest, _SEGMENTS, curated) if self._dataset is not None else {}
+        effects = _grouped(self._newest, _EFFECTS, ids | {"metric": self._metric, "screen": SCREEN})
+        places = pc.index_in(pa.array(ids["ids"], pa.string()), value_set=self._each["trace_id"])
+        found = {}
+        for row in self._each.take(places).to_pylist():
+            name, source = row.pop("trace_id"), sha256(row.pop("digest").encode()).hexdigest()
+            found[name] = Facts(
+                **row, source_sha256=source, residual_share=_shares(shares.get(name, ())),
+                segments=tuple([Segment(s["component"], s["event_id"] or "", s["keep"], s["weight"])
+                                for s in segments.get(name, ())]),
+                credits=credits_of(effects.get(name, ())),
+            )  # fmt: skip
+        return found
 
 
 def credits_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Credit]:
@@ -98,7 +112,9 @@ def digests(snapshot: Snapshot, tables: Sequence[str], dataset: str | None = Non
 
 
 _OF_TRACE = f"""
-    with chosen as (select unnest($ids) as trace_id), spoken as (
+    with chosen as (select unnest($ids) as trace_id),
+    traces as (select * from main.traces semi join chosen using (trace_id)),
+    agents as (select * from main.agents semi join chosen using (trace_id)), spoken as (
         select trace_id, residual_norm from residuals semi join chosen using (trace_id) where is_last and residual is not null
         qualify row_number() over (partition by trace_id order by level = 'team' desc, residual_norm desc nulls last, level) = 1
     ), by_whom as ({TRACE_MODELS}), hard as (
@@ -108,9 +124,9 @@ _OF_TRACE = f"""
         select trace_id, max(value) as d_orch from metrics semi join chosen using (trace_id) where name = 'd_orch' group by all
     ), kin as (select trace_id, min(family_id) as family from family_members semi join chosen using (trace_id) group by all
     ), failed as (select trace_id, min(mode_id) as failure_mode from mode_members semi join chosen using (trace_id) group by all)
-    select trace_id, digest, task_id, residual_norm, d_req, coalesce(measured.d_orch, hard.d_orch) as d_orch, kin.family,
-        failure_mode
-    from traces semi join chosen using (trace_id) left join spoken using (trace_id)
+    select trace_id, digest, coalesce(task_id, '') as task_id, residual_norm, d_req,
+        coalesce(measured.d_orch, hard.d_orch) as d_orch, kin.family, failure_mode
+    from traces left join spoken using (trace_id)
         left join by_whom using (trace_id) left join hard using (task_id, model)
         left join measured using (trace_id) left join kin using (trace_id) left join failed using (trace_id)
 """

@@ -1,16 +1,19 @@
 """Rows of many traces, made in processes: each takes traces that lie together on the disk and leaves a sorted run.
 
 Decides how much is in memory at once. A run is an Arrow file in the order of the export (of Parquet each open file would hold
-8 MB); runs are merged as they are read. One that is there is not made again, so that an export that was killed goes on.
+8 MB). One that is there is not made again, so that an export that was killed goes on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
+import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from importlib.abc import MetaPathFinder
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ import pyarrow.parquet as pq
 
 from analysis.model import Trace
 from analysis.redaction import Redactor
-from analysis.training.bundle import Drop, write_bundle
+from analysis.training.bundle import Drop
 from analysis.training.labelling import Facts, rows_of
 from analysis.training.redacting import redacted
 from analysis.training.rows import SCHEMA, Row, rows_to_table
@@ -33,8 +36,8 @@ from analysis.workspace.tables import MEMBERS, traces_from
 
 TRACES_A_RUN = 2_000
 _TRACES_AT_ONCE = 100
-_ROWS_AT_ONCE = 2_000
-_GROUP = 250  # all runs are open at once
+_GROUP = 250  # rows; of every run a few groups are in memory at once
+_AHEAD = 3  # jobs that wait, so that no process does
 #: What rows are made of; claims, labels and the like are left where they are.
 _NEEDED = ("traces", "texts", "agents", "events")
 _NO_WORDS, _MASKED = "no agent wrote anything that is recorded", "every message is masked"
@@ -81,103 +84,79 @@ def jobs_of(snapshot: Snapshot, trace_ids: Collection[str], folder: Path, *, pat
 
 
 def make_runs(
-    jobs: Sequence[Job], know: Callable[[Sequence[str]], dict[str, Facts]], *, workers: int, progress: Callable[[int], None]
+    jobs: Sequence[Job], know: Callable[[Sequence[str]], dict[str, Facts]], pool: Executor, progress: Callable[[float], None]
 ) -> list[Run]:
     """Make the runs that are not there yet; return all, in the order of the jobs.
 
     Parameters
     ----------
     know : gives what is known of some traces, by id; asked here, shortly before a job begins
-    progress : is told how many are done
+    progress : is told which share is done
     """
     due = [job for job in jobs if not _report(job).exists()]
-    n_done = len(jobs) - len(due)
-    if workers > 1 and len(due) > 1:
-        # No fork: the threads of DuckDB and Arrow do not survive one.
-        with ProcessPoolExecutor(min(workers, len(due)), mp_context=get_context("spawn"), initializer=_begin) as pool:
-            begun: deque[Future[None]] = deque()
-            for job in due:
-                begun.append(pool.submit(_make, job, know(job.trace_ids)))
-                if len(begun) > workers + 1:
-                    begun.popleft().result()
-                    progress(n_done := n_done + 1)
-            for future in begun:
-                future.result()
-    else:
-        for job in due:
-            _make(job, know(job.trace_ids))
-            progress(n_done := n_done + 1)
+    begun: deque[Future[None]] = deque()
+    for n, job in enumerate(due):
+        begun.append(pool.submit(_make, job, know(job.trace_ids)))
+        if len(begun) > _AHEAD:
+            begun.popleft().result()
+        progress((n + 1 + len(jobs) - len(due) - len(begun)) / len(jobs))
+    for future in begun:
+        future.result()
     return [msgspec.json.decode(_report(job).read_bytes(), type=Run) for job in jobs]
 
 
-def write_merged(
-    jobs: Sequence[Job], out: Path, recipe: Mapping[str, Any], *, drops: Sequence[Drop], about: Mapping[str, Any], workers: int
-) -> dict[str, Any]:
-    """Write the bundle of some runs and return its manifest; with several workers in a process of its own."""
-    files = [Path(job.out) for job in jobs]
-    if workers == 1 or len(jobs) == 1:
-        return _write(files, out, recipe, drops, about)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin) as pool:
-        return pool.submit(_write, files, out, recipe, drops, about).result()
+@contextlib.contextmanager
+def workers(n: int) -> Iterator[Executor]:
+    """Give processes that make runs and shards, and begin at once; with one worker the work is done here."""
+    if n == 1:
+        yield _Here()
+        return
+    # No fork: the threads of DuckDB and Arrow do not survive one.
+    pool = ProcessPoolExecutor(n, mp_context=get_context("spawn"), initializer=_begin)
+    try:
+        for _ in range(n):
+            pool.submit(_ready)
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _write(
-    files: Sequence[Path], out: Path, recipe: Mapping[str, Any], drops: Sequence[Drop], about: Mapping[str, Any]
-) -> dict[str, Any]:
-    return write_bundle(merged(files), out, recipe, drops=drops, about=about)
+class _Here(Executor):
+    """Does at once what it is given."""
 
-
-def merged(files: Sequence[Path]) -> Iterator[pa.Table]:
-    """Yield the rows of sorted runs as tables in the order of `order_key`; rows of one key lie in one run, in their order."""
-    keys = [np.concatenate([[], *[part["order_key"].to_numpy() for part in _batches(file, ["order_key"])]]) for file in files]
-    owner = np.repeat(np.arange(len(files)), [len(own) for own in keys])
-    order = np.argsort(np.concatenate(keys), kind="stable") if keys else np.empty(0, np.intp)
-    owner = owner[order]
-    readers = [_Reader(file) for file in files]
-    for begin in range(0, len(owner), _ROWS_AT_ONCE):
-        mine = owner[begin : begin + _ROWS_AT_ONCE]
-        parts = [reader.take(n) for reader, n in zip(readers, np.bincount(mine, minlength=len(files)), strict=True) if n]
-        table = pa.concat_tables(parts)
-        # Sorted by run and place, the rows stand as `parts` has them; undo that.
-        place = np.empty(len(mine), np.intp)
-        place[np.argsort(mine, kind="stable")] = np.arange(len(mine))
-        yield table if len(parts) == 1 else table.take(pa.array(place))
-
-
-class _Reader:
-    """A run, read from its beginning a few rows at a time."""
-
-    def __init__(self, file: Path) -> None:
-        self._batches = _batches(file)
-        self._left: list[pa.Table] = []
-
-    def take(self, n: int) -> pa.Table:
-        """Return the next rows."""
-        while sum(part.num_rows for part in self._left) < n:
-            self._left.append(next(self._batches))
-        table = pa.concat_tables(self._left)
-        self._left = [table[n:]]
-        return table[:n]
-
-
-def _batches(file: Path, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
-    fields = [SCHEMA.get_field_index(name) for name in columns]
-    with pa.OSFile(str(file)) as source:
-        run = ipc.open_file(source, options=ipc.IpcReadOptions(included_fields=fields or None, use_threads=False))
-        for n in range(run.num_record_batches):
-            yield pa.Table.from_batches([run.get_batch(n)])
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Return what came of the work."""
+        future: Future[Any] = Future()
+        future.set_result(work(*args, **kwargs))
+        return future
 
 
 def _begin() -> None:
     """Hold little: threads of Arrow and its own memory pool keep more than they use."""
+    gc.disable()  # records hold no cycles; looking for some took a third of the time
+    sys.meta_path.insert(0, _Unseen())
+    pa.array([])
+    del sys.meta_path[0]
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     pa.set_memory_pool(pa.system_memory_pool())
 
 
+def _ready() -> None:
+    """Do nothing: a process begins with the first work it is given."""
+
+
+class _Unseen(MetaPathFinder):
+    """Hides pandas, which Arrow imports to see whether the first list that it is given is a series: 40 MB in each process."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        """Refuse pandas; leave all other modules to others."""
+        if fullname == "pandas":
+            raise ImportError(fullname)
+
+
 def _make(job: Job, facts: dict[str, Facts]) -> None:
     """Write the run of a job, then its report, which says that the run is whole."""
-    gc.set_threshold(100_000, 50, 1000)  # records hold no cycles; looking for some took a third of the time
     redactor = None if job.patterns is None else Redactor(job.patterns)
     drops: list[Drop] = []
     part = Path(f"{job.out}.part")

@@ -1,8 +1,8 @@
 """The bundle: rows as sharded Parquet, what was left out, a manifest, a card and a Croissant file.
 
-Decides the layout and that equal inputs give equal bytes: no clock, no absolute path, no name of a machine. Shards are
-written under another name and renamed when whole; what was interrupted goes on behind the last whole shard. Memory is
-bounded by a few row groups a split.
+Decides the layout and that equal inputs give equal bytes: no clock, no absolute path, no name of a machine. Shards can be
+written one by one, in any order and in several processes, each under another name until it is whole; what was interrupted
+writes only those that are not there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from analysis import __version__
@@ -28,8 +27,8 @@ SHARD_ROWS = 20_000
 GROUP_ROWS = 1_000
 MANIFEST = "manifest.json"
 _BEGUN = ".begun"
-#: Texts that hardly ever repeat: a dictionary of them costs time and saves nothing.
-_UNIQUE = {*JSON_COLUMNS, "row_id", "row_sha256", "events"}
+#: Of texts that hardly ever repeat a dictionary costs time and saves nothing.
+_REPEATED = [name for name in SCHEMA.names if name not in {*JSON_COLUMNS, "row_id", "row_sha256", "events"}]
 DROPS = pa.schema(
     {"id": pa.string(), "stage": pa.string(), "reason": pa.string(), "value": pa.float64(), "threshold": pa.float64()}
 )
@@ -45,41 +44,78 @@ class Drop(NamedTuple):
     threshold: float | None = None
 
 
+class Shard(NamedTuple):
+    """A file of rows of one split: its place in the bundle, the hash of its bytes, and those of its rows, one after another."""
+
+    split: str
+    path: str
+    n_rows: int
+    sha256: str
+    row_digests: bytes
+
+
 def write_bundle(
-    rows: Iterable[Row] | Iterable[pa.Table],
-    out: Path,
-    recipe: Mapping[str, Any],
-    *,
-    drops: Iterable[Drop] = (),
-    shard_rows: int = SHARD_ROWS,
-    about: Mapping[str, Any] | None = None,
+    rows: Iterable[Row], out: Path, recipe: Mapping[str, Any], *, drops: Iterable[Drop] = (), shard_rows: int = SHARD_ROWS
 ) -> dict[str, Any]:
-    """Write a bundle into a folder and return its manifest.
+    """Write the bundle of some rows, in the order they are to have, and return its manifest.
 
-    Parameters
-    ----------
-    rows : in the order they are to have, as rows or as tables of them
-    recipe : what was done to which inputs, as plain JSON: the policy whole, digests of the inputs, options
-    drops : all that is left out
-    about : further fields of the manifest, which are no part of the recipe
-
-    Returns
-    -------
-    The manifest. The same recipe into the same folder goes on where it stopped; when it is whole, nothing is done.
+    The same recipe into the same folder goes on where it stopped; when it is whole, nothing is done.
 
     Raises
     ------
     TrainingError
         If the folder holds something else.
     """
-    digest = digest_of(recipe)
-    if (done := begin(out, digest)) is not None:
+    if (done := begin(out, digest_of(recipe))) is not None:
         return done
-    splits = _shards(rows, out / "data", shard_rows)
+    splits: dict[str, list[Row]] = {}
+    for row in rows:
+        splits.setdefault(row.split, []).append(row)
+    shards = []
+    for split, mine in sorted(splits.items()):
+        for n, start in enumerate(range(0, len(mine), shard_rows)):
+            part = mine[start : start + shard_rows]
+            tables = (rows_to_table(part[k : k + GROUP_ROWS]) for k in range(0, len(part), GROUP_ROWS))
+            shards.append(write_shard(tables, out, split, n))
+    return finish(out, recipe, shards, drops=drops)
+
+
+def write_shard(groups: Iterable[pa.Table], out: Path, split: str, number: int) -> Shard:
+    """Write a shard of tables that become its row groups, unless it is there already."""
+    path = out / "data" / f"{split}-{number:05d}.parquet"
+    part = path.with_suffix(".part")
+    if not path.exists():
+        with pq.ParquetWriter(part, SCHEMA, compression="zstd", compression_level=3, use_dictionary=_REPEATED) as writer:
+            for table in groups:
+                writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+        part.replace(path)
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        digests = file.read(["row_sha256"], use_threads=False)["row_sha256"].to_pylist()
+    return Shard(split, f"data/{path.name}", len(digests), _file_digest(path), bytes.fromhex("".join(digests)))
+
+
+def finish(
+    out: Path,
+    recipe: Mapping[str, Any],
+    shards: Iterable[Shard],
+    *,
+    drops: Iterable[Drop],
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Write what belongs to the shards of a bundle, and return its manifest, which says that it is whole.
+
+    Parameters
+    ----------
+    recipe : what was done to which inputs, as plain JSON: the policy whole, digests of the inputs, options
+    shards : all, those of a split in the order of its rows
+    drops : all that is left out
+    about : further fields of the manifest, which are no part of the recipe
+    """
+    splits = _splits(shards)
     n_drops = _write_drops(drops, out / "drops.parquet")
     tools = {"counterpoint": __version__, "pyarrow": version("pyarrow")}
     manifest: dict[str, Any] = {
-        "manifest_version": 1, "recipe": dict(recipe), "recipe_sha256": digest, "schema_version": SCHEMA_VERSION,
+        "manifest_version": 1, "recipe": dict(recipe), "recipe_sha256": digest_of(recipe), "schema_version": SCHEMA_VERSION,
         "schema": [[field.name, str(field.type)] for field in SCHEMA], "credit_spread": "mean", "splits": splits,
         "n_rows": sum(split["n_rows"] for split in splits.values()), "n_drops": n_drops, "tools": tools, **(about or {}),
     }  # fmt: skip
@@ -134,85 +170,19 @@ def read_rows(out: Path, *, split: str | None = None) -> Iterator[Row]:
                     yield from rows_from_table(pa.Table.from_batches([batch]))
 
 
-def _shards(rows: Iterable[Row] | Iterable[pa.Table], folder: Path, shard_rows: int) -> dict[str, Any]:
-    splits: dict[str, _Split] = {}
-    for table in _tables(rows):
-        for name in sorted(pc.unique(table["split"]).to_pylist()):
-            split = splits.setdefault(name, _Split(folder, name, shard_rows))
-            split.add(table.filter(pc.equal(table["split"], name)))
-    return {name: splits[name].finish() for name in sorted(splits)}
-
-
-def _tables(rows: Iterable[Row] | Iterable[pa.Table]) -> Iterator[pa.Table]:
-    waiting = iter(rows)
-    for first in waiting:
-        if isinstance(first, pa.Table):
-            yield first
-        else:
-            batch: list[Any] = [first, *islice(waiting, GROUP_ROWS - 1)]
-            yield rows_to_table(batch)
-
-
-class _Split:
-    """The shards of one split as they fill up: whole ones keep their name, one that is there already is not written again."""
-
-    def __init__(self, folder: Path, name: str, shard_rows: int) -> None:
-        self.folder, self.name, self.shard_rows = folder, name, shard_rows
-        self.files: list[dict[str, Any]] = []
-        self.content = hashlib.sha256()
-        self.waiting: list[pa.Table] = []
-        self.n_waiting = self.n_rows = self.n_shard = 0
-        self.writer: pq.ParquetWriter | None = None
-
-    def add(self, table: pa.Table) -> None:
-        """Add rows."""
-        for digest in table["row_sha256"].to_pylist():
-            self.content.update(bytes.fromhex(digest))
-        self.waiting.append(table)
-        self.n_waiting += table.num_rows
-        while self.n_waiting >= self._room():
-            self._write_group(self._room())
-
-    def finish(self) -> dict[str, Any]:
-        """Write what is left; return the number of rows, the hash of their hashes in order, and the files."""
-        self._write_group(self.n_waiting)
-        self._close()
-        return {"n_rows": self.n_rows, "content_sha256": self.content.hexdigest(), "files": self.files}
-
-    def _room(self) -> int:
-        return min(GROUP_ROWS, self.shard_rows - self.n_shard)
-
-    def _path(self) -> Path:
-        return self.folder / f"{self.name}-{len(self.files):05d}.parquet"
-
-    def _write_group(self, n: int) -> None:
-        if not n:
-            return
-        table = pa.concat_tables(self.waiting)
-        self.waiting, self.n_waiting = [table[n:]], table.num_rows - n
-        if not self._path().exists():
-            if self.writer is None:
-                self.writer = _writer(self._path().with_suffix(".part"))
-            self.writer.write_table(table[:n].combine_chunks(), row_group_size=n)
-        self.n_shard += n
-        self.n_rows += n
-        if self.n_shard == self.shard_rows:
-            self._close()
-
-    def _close(self) -> None:
-        if not self.n_shard:
-            return
-        path = self._path()
-        if self.writer is not None:
-            self.writer.close()
-            path.with_suffix(".part").replace(path)
-        self.files.append({"path": f"data/{path.name}", "n_rows": self.n_shard, "sha256": _file_digest(path)})
-        self.writer, self.n_shard = None, 0
-
-
-def _writer(path: Path) -> pq.ParquetWriter:
-    plain = [name for name in SCHEMA.names if name not in _UNIQUE]
-    return pq.ParquetWriter(path, SCHEMA, compression="zstd", compression_level=3, use_dictionary=plain)
+def _splits(shards: Iterable[Shard]) -> dict[str, Any]:
+    """Return of each split the number of rows, the hash of their hashes in order, and the files."""
+    mine: dict[str, list[Shard]] = {}
+    for shard in shards:
+        mine.setdefault(shard.split, []).append(shard)
+    return {
+        split: {
+            "n_rows": sum(shard.n_rows for shard in mine[split]),
+            "content_sha256": hashlib.sha256(b"".join(shard.row_digests for shard in mine[split])).hexdigest(),
+            "files": [{"path": shard.path, "n_rows": shard.n_rows, "sha256": shard.sha256} for shard in mine[split]],
+        }
+        for split in sorted(mine)
+    }
 
 
 def _write_drops(drops: Iterable[Drop], path: Path) -> int:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,26 +63,27 @@ def assign(
     (True, False, [])
     """
     before = known or {}
-    texts = {prompt: f"text:{prompt}" for prompt in sorted({case.prompt for case in cases if case.prompt})}
-    near: list[list[Key]] = [[text, *bands(prompt)] for prompt, text in texts.items()]
-    keys = {case.trace_id: _keys(case, texts) for case in cases}
+    ordered = sorted(cases)
+    named = {name for case in ordered for name in case.kin}
+    near = {prompt: [f"text:{prompt}", *bands(prompt)] for prompt in sorted({case.prompt for case in ordered if case.prompt})}
     forest = _Forest()
-    for together in chain[Sequence[Key]](near, keys.values()):
+    for together in near.values():
         forest.join(together)
-    components: dict[int, list[str]] = {}
-    for case in sorted(cases):
-        components.setdefault(forest.root(keys[case.trace_id][0]), []).append(case.trace_id)
+    sets = [forest.join(_links(case, named)) for case in ordered]
+    components: dict[int, list[Case]] = {}
+    for case, one in zip(ordered, sets, strict=True):
+        components.setdefault(forest.top(one), []).append(case)
     found: dict[str, Assigned] = {}
     left_out: list[str] = []
     for members in components.values():
-        groups = sorted({before[member] for member in members if member in before})
+        groups = sorted({before[case.trace_id] for case in members if case.trace_id in before})
         if len({group.split for group in groups}) > 1:
-            kept, refused = _one_by_one(members, keys, near, before, shares)
+            kept, refused = _one_by_one(members, near, before, shares)
             found |= kept
             left_out += refused
         else:
-            name = min((key for member in members for key in keys[member]), key=_rank)
-            found |= dict.fromkeys(members, groups[0] if groups else Assigned(name, split_of(name, shares)))
+            group = groups[0] if groups else _begun(members, shares)
+            found |= dict.fromkeys([case.trace_id for case in members], group)
     return found, sorted(left_out)
 
 
@@ -110,36 +110,39 @@ def bands(prompt: str) -> list[Key]:
     return [(n, band.tobytes()) for n, band in enumerate(minima.reshape(_BANDS, _ROWS))]
 
 
-def _keys(case: Case, texts: Mapping[str, str]) -> list[str]:
-    """Return what a trace is known by; whoever shares a key belongs together, and so do prompts that share a band."""
+def _links(case: Case, named: Collection[str] = ()) -> list[str]:
+    """Return what a trace shares with those it belongs together with; its own id only if a trace of `named` could have it."""
     task = [f"task:{case.task}"] if case.task is not None else []
-    prompt = [texts[case.prompt]] if case.prompt else []
-    return [f"run:{case.trace_id}", *[f"run:{name}" for name in case.kin], *task, *prompt]
+    prompt = [f"text:{case.prompt}"] if case.prompt else []
+    is_met = case.kin or case.trace_id in named or not (task or prompt)
+    own = [f"run:{name}" for name in (case.trace_id, *case.kin)] if is_met else []
+    return [*own, *task, *prompt]
 
 
-def _rank(name: str) -> tuple[int, str]:
-    return ("task:", "run:", "text:").index(name[: name.index(":") + 1]), name
+def _begun(members: Iterable[Case], shares: Mapping[str, float]) -> Assigned:
+    """Return a new component, named after a task of its members; without one after their first trace or its ancestor."""
+    tasks = min((case.task for case in members if case.task is not None), default=None)
+    name = min(f"run:{name}" for case in members for name in (case.trace_id, *case.kin)) if tasks is None else f"task:{tasks}"
+    return Assigned(name, split_of(name, shares))
 
 
 def _one_by_one(
-    members: Sequence[str], keys: Mapping[str, Sequence[str]], near: Iterable[Sequence[Key]], known: Mapping[str, Assigned],
-    shares: Mapping[str, float],
-) -> tuple[dict[str, Assigned], list[str]]:  # fmt: skip
+    members: Sequence[Case], near: Mapping[str, Sequence[Key]], known: Mapping[str, Assigned], shares: Mapping[str, float]
+) -> tuple[dict[str, Assigned], list[str]]:
     """Assign the members of a component in which two splits meet: known ones first, whoever would join two is left out."""
     forest, at = _Forest(), dict[int, Assigned]()
-    of_prompt = {together[0]: together for together in near}
+    named = {name for case in members for name in (case.trace_id, *case.kin)}
     found: dict[str, Assigned] = {}
     left_out = []
-    for member in sorted(members, key=lambda name: (name not in known, name)):
-        mine = [other for key in keys[member] for other in of_prompt.get(key, [key])]
+    for case in sorted(members, key=lambda case: (case.trace_id not in known, case.trace_id)):
+        mine = [*_links(case, named), *near.get(case.prompt or "", ())]
         met = sorted({at[root] for root in map(forest.root, mine) if root in at})
-        own = [known[member]] if member in known else []
+        own = [known[case.trace_id]] if case.trace_id in known else []
         if len({group.split for group in (*met, *own)}) > 1:
-            left_out.append(member)
+            left_out.append(case.trace_id)
             continue
-        name = min(keys[member], key=_rank)
-        found[member] = next(iter([*own, *met]), Assigned(name, split_of(name, shares)))
-        at[forest.join(mine)] = found[member]
+        found[case.trace_id] = next(iter([*own, *met])) if own or met else _begun([case], shares)
+        at[forest.join(mine)] = found[case.trace_id]
     return found, left_out
 
 
@@ -151,10 +154,14 @@ class _Forest:
         self._parent: list[int] = []
 
     def root(self, key: Key) -> int:
-        """Return the number of the set of a key."""
+        """Return the number of the set of a key, which is in one of its own if it is new."""
         number = self._number.setdefault(key, len(self._parent))
         if number == len(self._parent):
             self._parent.append(number)
+        return self.top(number)
+
+    def top(self, number: int) -> int:
+        """Return the number that the set of this number has now, after it was joined with others."""
         while self._parent[number] != number:
             self._parent[number] = number = self._parent[self._parent[number]]
         return number

@@ -23,7 +23,7 @@ import streamlit as st
 from analysis.counterfactual.dataset import PairRow
 from analysis.counterfactual.effects import better_of
 from analysis.pipeline.curating import dataset_head
-from analysis.pipeline.export_facts import Wanted, facts_of
+from analysis.pipeline.export_facts import WANTED, Known
 from analysis.pipeline.exporting import Viewed
 from analysis.redaction import Redactor
 from analysis.training.bundle import MANIFEST
@@ -31,6 +31,7 @@ from analysis.training.formats import views
 from analysis.training.labelling import rows_of
 from analysis.training.redacting import redacted
 from analysis.training.rows import Row
+from analysis.training.steps import WORDS, steps_of
 from analysis.workspace.filters import where
 from analysis.workspace.listing import metric_names
 from dashboard.loading import Version, frame, snapshot
@@ -150,6 +151,13 @@ def viewed(export: Path) -> dict[str, Viewed]:
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
+def steps(export: str, manifest_id: str) -> pd.DataFrame:
+    """Return what became of the traces of an export at each step, in words, in their order: step, n_traces, n_rows."""
+    found = pd.DataFrame(steps_of(Path(export)))
+    return found.assign(step=found["step"].map(WORDS), n_rows=found["n_rows"].astype("Int64"))
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
 def drops(export: str, manifest_id: str) -> pd.DataFrame:
     """Return what an export left out: stage, reason, n and the id of an example, the most frequent reasons first."""
     rows = pq.read_table(Path(export) / "drops.parquet").to_pandas()
@@ -163,9 +171,8 @@ def _made(version: Version, chosen: Chosen, traces: pd.DataFrame) -> Made:
     pinned = newest
     if chosen.dataset is not None:
         pinned = snapshot(Version(version.location, dataset_head(newest.workspace, chosen.dataset).number))
-    stages = traces["stage"].astype(object).where(traces["stage"].notna(), None)
-    wanted = [Wanted(*values) for values in traces.assign(stage=stages).itertuples(index=False, name=None)]
-    facts = facts_of(pinned, newest, wanted, dataset=chosen.dataset, metric=METRIC)
+    wanted = pa.Table.from_pandas(traces, schema=WANTED, preserve_index=False)
+    facts = Known(pinned, newest, wanted, dataset=chosen.dataset, metric=METRIC).facts(wanted["trace_id"].to_pylist())
     redactor = Redactor(chosen.patterns)
     rows: list[Row] = []
     for trace in pinned.traces(list(facts)):

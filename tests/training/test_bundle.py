@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.errors import TrainingError
-from analysis.training.bundle import Drop, read_manifest, read_rows, write_bundle
-from analysis.training.rows import SCHEMA, Row
+from analysis.training.bundle import Drop, begin, digest_of, read_manifest, read_rows, write_bundle, write_shard
+from analysis.training.rows import SCHEMA, Row, rows_to_table
+from analysis.training.steps import steps_of
 from tests.training.rows import plain, row
 
 RECIPE = {"policy": "gates = []"}
@@ -39,6 +39,19 @@ def test_rows_come_back_in_their_order_split_by_split(tmp_path: Path) -> None:
     assert manifest == read_manifest(tmp_path / "b")
 
 
+def test_the_steps_add_up_from_the_traces_that_are_chosen_to_the_rows_that_are_written(tmp_path: Path) -> None:
+    """p0 to p3 are written, p1 also has a masked row; all rows of q#1 are masked; curation's own drops do not count."""
+    left = [
+        Drop("s", "split", "would join two splits"), Drop("h", "histories", "no words"), Drop("h2", "histories", "no words"),
+        Drop("counterpoint:p1#a#b#0", "mask", "all masked"), Drop("q#1#solver#0", "mask", "all masked"),
+        Drop("q#1#solver#1", "mask", "all masked"), *DROPS,
+    ]  # fmt: skip
+    write_bundle(rows(4), tmp_path / "b", RECIPE, drops=left)
+    assert steps_of(tmp_path / "b") == [
+        ("chosen", 8, None), ("split", 1, None), ("histories", 2, None), ("made", 5, 7), ("mask", 1, 3), ("written", 4, 4)
+    ]  # fmt: skip
+
+
 def test_the_same_rows_give_the_same_bytes_wherever_they_are_written(tmp_path: Path) -> None:
     for name in ("a", "elsewhere/b"):
         write_bundle(iter(rows()), tmp_path / name, RECIPE, drops=DROPS)
@@ -46,18 +59,17 @@ def test_the_same_rows_give_the_same_bytes_wherever_they_are_written(tmp_path: P
     assert str(tmp_path).encode() not in b"".join(files(tmp_path / "a").values())
 
 
-def test_an_interrupted_bundle_goes_on_behind_its_whole_shards(tmp_path: Path) -> None:
+def test_an_interrupted_bundle_keeps_its_whole_shards(tmp_path: Path) -> None:
     write_bundle(rows(), tmp_path / "whole", RECIPE, drops=DROPS, shard_rows=8)
-
-    def dying() -> Iterator[Row]:
-        yield from rows(24)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_bundle(dying(), tmp_path / "b", RECIPE, drops=DROPS, shard_rows=8)
+    begin(tmp_path / "b", digest_of(RECIPE))
+    train = [one for one in rows() if one.split == "train"]
+    write_shard([rows_to_table(train[8:16])], tmp_path / "b", "train", 1)
+    (tmp_path / "b" / "data" / "train-00000.part").write_bytes(b"half")
+    written = (tmp_path / "b" / "data" / "train-00001.parquet").stat().st_mtime_ns
     assert not (tmp_path / "b" / "manifest.json").exists()
     write_bundle(rows(), tmp_path / "b", RECIPE, drops=DROPS, shard_rows=8)
     assert files(tmp_path / "b") == files(tmp_path / "whole")
+    assert (tmp_path / "b" / "data" / "train-00001.parquet").stat().st_mtime_ns == written
 
 
 def test_a_whole_bundle_is_not_written_again_and_another_recipe_is_refused(tmp_path: Path) -> None:
