@@ -160,6 +160,10 @@ class BudgetSpent(CounterpointError, RuntimeError):
     """The next call could cost more than what is left; it was not made, and everything paid for is kept."""
 
 
+class BusyError(CounterpointError, RuntimeError):
+    """Another process writes to the same file; it is free again when that process ends, however it ends."""
+
+
 class PolicyError(CounterpointError, ValueError):
     """A curation policy cannot be used: it contradicts itself, or the data it is applied to; its text says what to change."""
 

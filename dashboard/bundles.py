@@ -23,6 +23,7 @@ from dashboard.loading import training as stored
 from dashboard.loading.training import Chosen
 
 SPLITS = {"split": "Split", "n_rows": "Rows", "share": "Row share", "n_files": "Files", "content_sha256": "Content (SHA-256)"}
+STEPS = {"step": "Step", "n_traces": "Traces", "n_rows": "Rows"}
 DROPS = {"stage": "Gate", "reason": "Why", "n": "Left out", "example": "For example"}
 REFUSED = {"view": "Target", "reason": "Why its rows are refused", "n": "Rows"}
 FILES = {"path": "File", "n_rows": "Rows", "sha256": "SHA-256"}
@@ -93,6 +94,9 @@ def draw_exports(root: Path) -> None:
         {"split": name, "share": split["n_rows"] / manifest["n_rows"], "n_files": len(split["files"]), **split}
         for name, split in manifest["splits"].items()
     ]
+    st.markdown("##### From traces to rows")
+    tables.show(stored.steps(str(folder), manifest["id"]), key="steps", columns=STEPS)
+    st.caption("Chosen = left out at the split + left out without a word + made into rows; made = left out as masked + written.")
     st.markdown("##### Rows by split")
     tables.show(pd.DataFrame(shares), key="splits", columns=SPLITS)
     _draw_views(views, list(manifest["splits"]))

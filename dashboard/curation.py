@@ -61,6 +61,9 @@ def draw_funnel(version: Version, name: str) -> None:
     )
     picked = [point["customdata"] for point in clicked["selection"]["points"] if point.get("customdata")]
     _pick("figure", (str(picked[0][0]), str(picked[0][1]), "") if picked else None)
+    tables.show(loading.gates(version, name), key="by-gate", columns=drafts.BY_GATE)
+    st.caption(drafts.SUMS)
+    st.markdown("###### What each gate said")
     rows = loading.passages(version, name)
     at = tables.show(rows, key="gates", columns=PASSAGES, select="single-row", height=min(38 + 35 * len(rows), 330))
     _pick("table", (str(rows["place"].iloc[at[0]]), *rows.loc[at[0], ["outcome", "reason"]]) if at else None)

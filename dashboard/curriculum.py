@@ -21,12 +21,12 @@ from dashboard.loading import Version
 from dashboard.loading import curriculum as loading
 
 LISTED = {
-    "task_id": "Task", "model": "Model", "stage": "Stage", "d_req": "d_req", "low": "From", "high": "To", "n": "Attempts",
-    "d_partial": "d_req by tests", "d_orch": "d_orch", "joint": "Joint", "domain": "Domain", "source": "Source",
+    "task_id": "Task", "model": "Model or condition", "stage": "Stage", "d_req": "d_req", "low": "From", "high": "To",
+    "n": "Attempts", "d_partial": "d_req by tests", "d_orch": "d_orch", "joint": "Joint", "domain": "Domain", "source": "Source",
     "reason": "To know", "task_text": "Text",
 }  # fmt: skip
 SUMMARY = {
-    "stage": "Stage", "n_tasks": "Tasks", "n_models": "Models", "d_req": "Mean d_req", "d_orch": "Mean d_orch",
+    "stage": "Stage", "n_tasks": "Tasks", "n_models": "Models or conditions", "d_req": "Mean d_req", "d_orch": "Mean d_orch",
     "text_length": "Characters", "unsure_share": "Unsure share", "typical": "A typical task",
 }  # fmt: skip
 JOINTS = {
@@ -87,7 +87,8 @@ def draw_schedule(version: Version, rows: pd.DataFrame, model: str) -> None:
         "all pass or all fail gives a learner that compares runs nothing to compare."
     )
     if len(worlds := {world for cell in families["worlds"] for world in cell.split(", ")}) > 1:
-        st.caption(safe.markdown(f"Runs of several worlds count together here ({', '.join(sorted(worlds))}): choose a model."))
+        named = ", ".join(sorted(worlds))
+        st.caption(safe.markdown(f"Runs of several worlds count together here ({named}): choose one model or condition."))
 
 
 def draw_models(version: Version, rows: pd.DataFrame) -> None:
@@ -95,29 +96,29 @@ def draw_models(version: Version, rows: pd.DataFrame) -> None:
     tried = rows[rows["n"] > 0]
     n_models = tried.groupby("source")["model"].nunique().sort_values(ascending=False, kind="stable")
     if n_models.max() < 2 or tried.empty:
-        st.info("Only one model was tried, so there is none to compare it with.", icon=":material/info:")
+        st.info("Only one model or condition was tried, so there is none to compare it with.", icon=":material/info:")
         return
-    called = {str(name): f"{name}: {n:,} models" for name, n in n_models[n_models > 1].items()}
+    called = {str(name): f"{name}: {n:,} models or conditions" for name, n in n_models[n_models > 1].items()}
     source = selection.choose("source", "Where attempts come from", called)
     correlations = loading.model_correlations(version, source)
     pairs = correlations.to_numpy()[np.triu_indices(len(correlations), 1)]
     pairs = pairs[~np.isnan(pairs)]
     if len(pairs):
         st.markdown(
-            f"**Rank correlation of difficulty between two models: mean {pairs.mean():.2f}, least {pairs.min():.2f}, largest "
-            f"{pairs.max():.2f}, over {len(pairs):,} pairs.**"
+            f"**Rank correlation of difficulty between two models or conditions: mean {pairs.mean():.2f}, least "
+            f"{pairs.min():.2f}, largest {pairs.max():.2f}, over {len(pairs):,} pairs.**"
         )
         st.plotly_chart(figures.model_map(correlations), key="curriculum.models")
         st.caption(
-            "Where it is far below 1, a curriculum made for one model is not one for the other. Few attempts make ranks noisy, "
+            "Where it is far below 1, a curriculum made for one is not one for the other. Few attempts make ranks noisy, "
             "and draw it towards 0."
         )
     else:
-        said = "No two models share five tasks that both tried, or each finds all of them equally hard."
+        said = "No two models or conditions share five tasks that both tried, or each finds all of them equally hard."
         st.info(said, icon=":material/info:")
     mine = tried[tried["source"] == source]
     found = mine.groupby("model").agg(n_tasks=("task_id", "nunique"), n=("n", "sum"), d_req=("d_req", "mean")).reset_index()
-    columns = {"model": "Model", "n_tasks": "Tasks", "n": "Attempts", "d_req": "Mean d_req"}
+    columns = {"model": "Model or condition", "n_tasks": "Tasks", "n": "Attempts", "d_req": "Mean d_req"}
     tables.show(found, key="models", columns=columns)
 
 
@@ -174,7 +175,8 @@ def _headline(staged: pd.DataFrame) -> str:
     what = "tasks" if staged["model"].nunique() == 1 else "tasks and models"
     sources = staged["source"].value_counts()
     mixed = f" ({', '.join(f'{n:,} {source}' for source, n in sources.items())})" if len(sources) > 1 else ""
-    unsure = f" Of {is_unsure.sum():,} the interval of d_req holds its threshold: more attempts could move them."
+    which = "all of them" if is_unsure.all() else f"{is_unsure.sum():,} of them"
+    unsure = f" For {which} the interval of d_req holds its threshold: more attempts could move them."
     return f"{len(staged):,} {what} in a stage{mixed}: {said}." + (unsure if is_unsure.any() else "")
 
 

@@ -38,6 +38,15 @@ _MAIN: dict[str, tuple[str, ...]] = {
 _ADDED: dict[str, dict[str, Any]] = {"coherence": {"max": 0.2}, "measure": {"name": "q_work", "min": 0.5}}
 #: What a sentence about something missing says -> the page that brings it.
 _REMEDIES = {"`counterpoint effects`": ("counterfactuals", "Study counterfactuals"), " import ": ("add_data", "Add data")}
+#: What became of the traces at each gate, column -> heading, and how the numbers of a line add up.
+BY_GATE = {
+    "gate": "Gate", "entered": "Came", "waiting": "Of them waiting", "passed": "Passed", "masked": "Masked",
+    "returned": "Taken back", "queued": "Queued", "dropped": "Dropped", "threshold": "Threshold",
+}  # fmt: skip
+SUMS = (
+    "Came = passed + masked + taken back + queued + dropped. Those that wait were queued by an earlier gate: they still come to "
+    "later gates, which may drop them, but not to quotas and batches."
+)
 _MAX_TEXT = 100_000
 _PLACE = re.compile(r"policy: (?P<section>\w+)(?:\[(?P<number>\d+)\])?(?:\.(?P<field>\w+))?(?P<rest>[^:]*):")
 _GATES = {str(gate.__struct_config__.tag): gate for gate in typing.get_args(Gate)}

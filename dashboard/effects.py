@@ -21,14 +21,14 @@ from dashboard.loading import effects as studies
 
 CELLS = {
     "operator": "Change", "event_kind": "At", "delta_q": "ΔQ", "low": "From", "high": "To", "why": "Why no interval",
-    "n": "Pairs", "n_tasks": "Tasks", "zero_share": "No difference at all share", "p": "p", "q": "q", "evidence": "Evidence",
-    "world": "World", "cost": "Tokens",
+    "n": "Pairs", "n_tasks": "Tasks", "zero_share": "No difference at all share", "p": "p", "p_adjusted": "Adjusted p",
+    "evidence": "Evidence", "world": "World", "cost": "Tokens",
 }  # fmt: skip
 EVENTS = {
     "verdict": "Decision", "credit": "Credit", "delta_q": "ΔQ of the change", "low": "From", "high": "To", "n": "Pairs",
     "state": "State", "seed_block": "Seeds", "operator": "Change", "how": "How", "event_kind": "At",
-    "event_id": "Event", "trace_id": "Trace", "q_value": "q", "e_value": "E", "shrunken": "Shrunken ΔQ", "evidence": "Evidence",
-    "world": "World", "cost_tokens": "Tokens",
+    "event_id": "Event", "trace_id": "Trace", "p_adjusted": "Adjusted p", "e_value": "E", "shrunken": "Shrunken ΔQ",
+    "evidence": "Evidence", "world": "World", "cost_tokens": "Tokens",
 }  # fmt: skip
 TRACES = {
     "trace_id": "Trace", "task": "Task", "n_events": "Decisions", "n_changes": "Changes tried", "n_confirmed": "Confirmed",
@@ -37,8 +37,8 @@ TRACES = {
 PAIR = {name: comparing.METRICS[name] for name in ("name", "value_a", "value_b", "difference", "better")}
 OBSERVED = {
     "factor": "Factor", "level_a": "From level", "level_b": "To level", "delta_q": "Difference", "low": "From", "high": "To",
-    "why": "Why no interval", "n": "Pairs", "n_tasks": "Tasks", "n_contexts": "Settings of the rest", "p": "p", "q": "q",
-    "better": "Better", "evidence": "Evidence", "world": "World",
+    "why": "Why no interval", "n": "Pairs", "n_tasks": "Tasks", "n_contexts": "Settings of the rest", "p": "p",
+    "p_adjusted": "Adjusted p", "better": "Better", "evidence": "Evidence", "world": "World",
 }  # fmt: skip
 BLOCKS = {
     "seed_block": "Seeds", "evidence": "Evidence", "world": "World", "n_changes": "Changes", "n_pairs": "Pairs",

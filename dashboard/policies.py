@@ -22,10 +22,6 @@ from dashboard.loading import Version
 from dashboard.loading import curation as loading
 
 OUTCOMES = {"kept": "Kept whole", "masked": "Masked", "queued": "Queued", "dropped": "Dropped"}
-BY_GATE = {
-    "gate": "Gate", "entered": "Came", "dropped": "Dropped", "queued": "Queued", "masked": "Masked", "returned": "Taken back",
-    "threshold": "Threshold",
-}  # fmt: skip
 
 
 def draw(version: Version) -> None:
@@ -101,14 +97,29 @@ def _draw_upload() -> None:
 
 
 def _try(version: Version, draft: Draft) -> tuple[Curated | None, Draft]:
-    """Return what the draft makes of a sample; where it does not fit the data, the draft with the reason."""
+    """Return what the draft makes of a sample; where it does not fit the data, the draft with the reason, or the question."""
     if draft.policy is None:
         return None, draft
     try:
+        if worlds := loading.worlds_to_choose(version, draft.policy.toml):
+            _ask_world(draft, worlds)
+            return None, draft
         return loading.preview(version, draft.policy.toml), draft
     except CounterpointError as error:
         said = str(error)
         return None, draft._replace(error=said if said.startswith("policy") else f"policy: sources.filter: {said}")
+
+
+def _ask_world(draft: Draft, worlds: Mapping[str, int]) -> None:
+    """Draw a button for each world; the one that is chosen goes into the text of the policy, and so into the address."""
+    st.info(
+        "The traces are of several worlds, and a policy never mixes them silently: choose one to go on, or name several in its "
+        "field `worlds`.", icon=":material/public:",
+    )  # fmt: skip
+    with st.container(horizontal=True):
+        for world, n in worlds.items():
+            text = f'worlds = ["{world}"]\n{draft.text}'
+            st.button(f"{safe.markdown(world)}: {n:,} traces", key=f"policy.world.{world}", on_click=drafts.put, args=(text,))
 
 
 def _draw_preview(version: Version, policy: Policy, made: Curated) -> None:
@@ -129,7 +140,8 @@ def _draw_preview(version: Version, policy: Policy, made: Curated) -> None:
     st.plotly_chart(figures.residual_change(found["residual_norm"]), key="policy.residual", config={"displayModeBar": False})
     st.caption(safe.markdown(_passed(found["passed"]), 600))
     with st.expander("What each gate did"):
-        tables.show(pd.DataFrame(report["by_gate"]), key="by-gate", columns=BY_GATE)
+        tables.show(pd.DataFrame(report["by_gate"]), key="by-gate", columns=drafts.BY_GATE)
+        st.caption(drafts.SUMS)
 
 
 def _tried_before(version: Version, policy: Policy, made: Curated) -> pd.DataFrame | None:

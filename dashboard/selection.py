@@ -44,7 +44,8 @@ PARAMETERS = frozenset(
     | {"policy", "toml", "gate", "outcome", "reason"}
     | {"dataset", "target", "secrets", "row", "raw", "export", "run", "out"}
 )
-_MAX_BESIDE = 30  # letters of an option that fits beside others
+#: Options, letters of one and letters of all that fit beside each other on a screen 1,280 px wide.
+_MAX_BESIDE = (6, 30, 90)
 
 
 def get(name: str) -> str | None:
@@ -91,7 +92,8 @@ def choose(name: str, label: str, options: Mapping[str, str]) -> str:
         "on_change": lambda: put(**{name: st.session_state[key]}),
         "label_visibility": "collapsed",
     }
-    if len(options) > 6 or max(map(len, options.values())) > _MAX_BESIDE:
+    letters = [len(option) for option in options.values()]
+    if any(n > most for n, most in zip((len(letters), max(letters), sum(letters)), _MAX_BESIDE, strict=True)):
         return str(st.selectbox(label, list(options), format_func=lambda option: safe.line(options[option], 120), **shared))
     called = {option: safe.markdown(name, 60) for option, name in options.items()}
     return str(st.segmented_control(label, list(options), required=True, format_func=lambda o: called[o], **shared))

@@ -34,7 +34,7 @@ def show(
     shown = pd.DataFrame(
         {heading: _drawn(rows[name]) for name, heading in columns.items() if rows.empty or rows[name].notna().any()}
     )
-    options: dict[str, Any] = {"hide_index": True, "key": f"table.{key}", "column_config": _config(shown)}
+    options: dict[str, Any] = {"hide_index": True, "key": f"table.{key}", "column_config": _config(shown), "placeholder": "–"}
     if height is not None:
         options["height"] = height
     if select:

@@ -9,8 +9,11 @@ import typer
 
 from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, print_json, print_table, progress_bar, say
 
-_SHOWN = ("gate", "entered", "passed", "masked", "returned", "queued", "dropped", "threshold")
-
+_SHOWN = ("gate", "entered", "waiting", "passed", "masked", "returned", "queued", "dropped", "threshold")
+_SUMS = (
+    "entered = passed + masked + returned + queued + dropped; of those that entered, an earlier gate had queued `waiting`: they "
+    "still come to later gates, but not to quotas and batches"
+)
 _N_REASONS = 4  # of a gate, the most frequent
 
 
@@ -29,7 +32,7 @@ def curate(
     json: JsonOption = False,
 ) -> None:
     """Keep, mask, weigh and order traces by a policy, and store them as a data set with the reason for each."""
-    from analysis.curation.policy import DEFAULT, find_policy
+    from analysis.curation.policy import DEFAULT, find_policy, ready_policies
     from analysis.curation.policy import explain as explained
 
     if explain:
@@ -43,7 +46,10 @@ def curate(
         say(f"{name} is removed; its traces stay")
         return
     if policy is None:
-        say(f"no --policy given: the ready policy `{DEFAULT}` is used; `counterpoint curate --explain` shows what else there is")
+        say(
+            f"no --policy given: the ready policy `{DEFAULT}` is used; `counterpoint curate --explain` shows what else there is; "
+            f"to change it, copy {ready_policies()[DEFAULT]}"
+        )
     chosen = find_policy(policy or DEFAULT)
     with progress_bar(progress_file) as progress:
         report = curate_workspace(Workspace(workspace or DEFAULT_WORKSPACE), chosen, name=name, progress=progress)
@@ -52,6 +58,7 @@ def curate(
         print_json({"dataset": name, **counts, "by_gate": report["by_gate"], "notes": report["notes"], "gist": report["gist"]})
     else:
         print_table(_SHOWN, [[gate[column] for column in _SHOWN] for gate in report["by_gate"]])
+        say(_SUMS)
         for gate in report["by_gate"]:
             why = [f"{one['n']:,} {one['outcome']}, {one['reason']}" for one in gate["reasons"]]
             rest = [f"{len(why) - _N_REASONS} reasons more, see --json"] if len(why) > _N_REASONS else []

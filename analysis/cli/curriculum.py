@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Form = Literal["linear", "max", "noisy-or", "fitted"]
 _COLUMNS = ("task", "model", "d_req", "low", "high", "n", "d_orch", "stage", "joint", "source", "reason")
 _PRINTED = _COLUMNS[:-1]
+_HEADINGS = ["model or condition" if name == "model" else name for name in _PRINTED]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,12 +38,16 @@ def curriculum(
     tau_orch: Annotated[float | None, typer.Option(min=0, max=1, help="d_orch above which a task is hard; kept.")] = None,
     joint: Annotated[Form | None, typer.Option(help="How d_req and d_orch make one difficulty; kept.")] = None,
     renew: Annotated[bool, typer.Option("--renew", help="Take the thresholds anew: medians of what is here now.")] = False,
-    model: Annotated[str | None, typer.Option(help="Only the tasks of this model.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only the tasks of this model or condition.")] = None,
     workspace: WorkspaceOption = None,
     progress_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show d_req with its interval, d_orch and the stage of each task and model, from repeated runs and from pass tables."""
+    """Show d_req with its interval, d_orch and the stage of each task and model, from repeated runs and from pass tables.
+
+    Model or condition: the models that the agents of a run state; where they state none, what the run was made under, such as
+    a team or a subset.
+    """
     from analysis.curation.curriculum.pass_tables import read_pass_table
     from analysis.pipeline import analyse
     from analysis.pipeline.curriculum import add_pass_table, forget_pass_tables, set_reference
@@ -66,7 +71,7 @@ def curriculum(
         print_json(rows)
         return
     known = [row for row in rows if row["d_req"] is not None]
-    print_table(_PRINTED, [[row[name] for name in _PRINTED] for row in known])
+    print_table(_HEADINGS, [[row[name] for name in _PRINTED] for row in known])
     if len(known) < len(rows):
         say(f"{len(rows) - len(known):,} more have runs, but no known outcome")
     _say_what_there_is_to_know(snapshot)
@@ -98,8 +103,9 @@ def _changed(before: Reference, tau_r: float | None, tau_o: float | None, joint:
 def _rows(snapshot: Snapshot, model: str | None) -> list[dict[str, Any]]:
     known: list[str] = snapshot.sql("select distinct model from difficulty order by model")["model"].to_pylist()
     if model is not None and model not in known:
-        hint = "" if known else "no run has both a task and a model"
-        raise UnknownNameError("curriculum", "no model is called so", got=model, expected=", ".join(known[:12]), hint=hint)
+        hint = "" if known else "no run has both a task and a model or condition"
+        expected = ", ".join(known[:12])
+        raise UnknownNameError("curriculum", "no model or condition is called so", got=model, expected=expected, hint=hint)
     query = (
         "select task_id as task, * exclude (task_id) from difficulty where $model is null or model = $model order by model, task"
     )

@@ -61,19 +61,25 @@ def export_(
 
 
 def _plain(done: Exported, out: Path) -> dict[str, Any]:
+    from analysis.training.steps import steps_of
+
     manifest = done.manifest
     views = {name: {"records": view.records, "refused": view.refused} for name, view in done.views.items()}
     splits = {name: split["n_rows"] for name, split in manifest["splits"].items()}
     counts = {name: manifest.get(name) for name in ("id", "n_rows", "n_drops", "redacted")}
-    return {"manifest": str(out / "manifest.json"), **counts, "splits": splits, "views": views}
+    steps = [step._asdict() for step in steps_of(out)]
+    return {"manifest": str(out / "manifest.json"), **counts, "steps": steps, "splits": splits, "views": views}
 
 
 def _show(done: Exported, out: Path) -> None:
+    from analysis.training.steps import WORDS, steps_of
+
     manifest = done.manifest
     rows: list[tuple[Any, ...]] = [("bundle", name, split["n_rows"], None) for name, split in manifest["splits"].items()]
     for name, view in done.views.items():
         rows += [(name, split, n, None) for split, n in view.records.items()]
         rows += [(name, "refused", None, n) for n in [sum(view.refused.values())] if n]
+    print_table(["step", "traces", "rows"], [(WORDS[name], n_traces, n_rows) for name, n_traces, n_rows in steps_of(out)])
     print_table(["view", "split", "rows", "refused"], rows)
     for name, view in done.views.items():
         for reason, n in sorted(view.refused.items(), key=lambda item: (-item[1], item[0])):

@@ -13,10 +13,11 @@ from analysis.cli.output import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption, 
 if TYPE_CHECKING:
     from analysis.counterfactual.agents.fitting import Lesson
     from analysis.counterfactual.agents.trainable import Policy
+    from analysis.model import Trace
     from analysis.workspace import Snapshot
 
 _CREDITS = """
-    select trace_id, event_id, avg(credit) as credit from effects
+    select trace_id, event_id, avg(credit) as credit from sound_effects
     where confirmed and metric = 'passed' and seed_block = 'confirm' group by all order by all
 """
 
@@ -54,6 +55,7 @@ def fit(
         raise UnknownNameError("--purpose", "no such decision", got=unknown[0], expected=", ".join(get_args(Purpose)))
     snapshot = Snapshot(Workspace(workspace or DEFAULT_WORKSPACE))
     traces = snapshot.traces([row["trace_id"] for row in list_rows(snapshot, filter)])
+    _check_component(component, traces)
     found = lessons(traces, component=component, purposes=purpose or (), credits=_credits(snapshot))  # type: ignore[arg-type]
     if not any(lesson.weight for lesson in found):
         what = f"{len(found):,} decisions of {component} in {len(traces):,} traces, and none of them counts"
@@ -68,6 +70,16 @@ def fit(
         return
     print_table(list(rows[0]), [tuple(row.values()) for row in rows])
     say(f"{out} holds {len(policy.weights):,} weights; in a team file: [trained] {component} = {str(out)!r}")
+
+
+def _check_component(component: str, traces: Sequence[Trace]) -> None:
+    from analysis.counterfactual.agents.decisions import rows_of
+    from analysis.errors import UnknownNameError
+
+    known = {agent.component for trace in traces for agent in trace.agents if agent.component}
+    known |= {row.component for trace in traces for row in rows_of(trace)}
+    if known and component not in known:
+        raise UnknownNameError("--component", "no run has this component", got=component, expected=", ".join(sorted(known)))
 
 
 def _credits(snapshot: Snapshot) -> dict[tuple[str, str], float]:

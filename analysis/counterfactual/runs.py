@@ -7,10 +7,12 @@ kept in a ledger beside the file, for all processes and calls, so that a run tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import fcntl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -28,7 +30,7 @@ from analysis.counterfactual.tasks.compose import ComposedTask, compose
 from analysis.counterfactual.tasks.shapes import SHAPES
 from analysis.counterfactual.teams import Team, simulated, team_of
 from analysis.counterfactual.workers import Setting, Tally, check_live, made, spent
-from analysis.errors import TaskError, TeamError, UnknownNameError
+from analysis.errors import BusyError, TaskError, TeamError, UnknownNameError
 from analysis.model import Trace
 from analysis.streams import stream
 
@@ -167,19 +169,20 @@ def run_many(
 
     The budget is what this call may spend, but for live agents, whose tokens and calls count over all calls; `records` as in
     `run_job`. When a model has no budget left no more runs are begun; when its endpoint refuses all calls, none of its team.
-    Raises TeamError where the file holds runs of another team of the same name, SandboxError where programs are not run here,
-    EndpointError where a key or the client is missing.
+    Raises BusyError where another call writes to the file, TeamError where it holds runs of another team of the same name,
+    SandboxError where programs are not run here, EndpointError where a key or the client is missing.
     """
-    there = _there(out, {job.trace_id: job.team for job in jobs})
-    todo, limit = [job for job in jobs if job.trace_id not in there], budget or Budget()
-    is_live = any(job.team.live for job in jobs)
+    limit, is_live = budget or Budget(), any(job.team.live for job in jobs)
     ledger = out.with_suffix(".ledger") if is_live else None
     setting = Setting(run_job, unsafe=unsafe, records=records, ledger=ledger, cap=Cap(limit.tokens, calls=limit.calls))
-    check_live([job.team for job in todo], setting)
+    if not out.exists():
+        check_live([job.team for job in jobs], setting)  # while no file is begun
     tally = Tally(limit.tokens, limit.seconds)
-    chunks = [[job] for job in todo] if is_live or budget is not None else _by_task(todo)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("ab") as file:
+    with _alone(out) as file:
+        there = _there(out, {job.trace_id: job.team for job in jobs})
+        todo = [job for job in jobs if job.trace_id not in there]
+        check_live([job.team for job in todo], setting)
+        chunks = [[job] for job in todo] if is_live or budget is not None else _by_task(todo)
         for batch in made(chunks, setting, tally, workers=workers):
             for one in batch:
                 tally.count(one)
@@ -189,6 +192,19 @@ def run_many(
                 progress(tally.n_made / len(todo), f"{tally.n_made} of {len(todo)} runs")
     n_left = len(todo) - tally.n_made
     return RunReport(tally.n_made, len(there), n_left, tally.n_tokens, tuple(tally.why), spent(setting))
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[BinaryIO]:
+    """Open the file to append to it, and keep other calls from doing so; the system lets go of it with this process."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = "wait until it ends, or give another --out"
+            raise BusyError(str(out), "another run, it is not known which, writes to this file", hint=hint) from None
+        yield file
 
 
 def _recorded(agents: Mapping[str, Agent], records: bool) -> tuple[Mapping[str, Agent], list[Recorder] | None]:

@@ -16,7 +16,7 @@ import msgspec
 from analysis.counterfactual.recorded import Intervention, Replayed, check_operator, counterfactual_of, in_both, refuse
 from analysis.counterfactual.waiting import Schedule, rewired, schedule_of, unit_of, upstream
 from analysis.model import Agent, Event, Trace
-from analysis.orchestration.cost import Baseline
+from analysis.orchestration.cost import Baseline, BaselineKey
 from analysis.orchestration.metrics import metrics
 from analysis.orchestration.paths import longest_paths
 from analysis.orchestration.timing import Span, Timing, timing
@@ -73,14 +73,15 @@ def slacks(timed: Timing) -> dict[str, float]:
 
 
 def what_if(
-    trace: Trace, intervention: Intervention, *, baseline: Mapping[str, Baseline] | None = None, timed: Timing | None = None
-) -> Replayed:
+    trace: Trace, intervention: Intervention, *, baseline: Mapping[BaselineKey, Baseline] | None = None,
+    timed: Timing | None = None,
+) -> Replayed:  # fmt: skip
     """Return the run under a changed schedule, with what the schedule decides: makespan, span, q_parallel and the like.
 
     Parameters
     ----------
     intervention : made by `delay`, `advance`, `serialise` or `parallelise`
-    baseline : what single agents did, by task, for q_parallel_baseline
+    baseline : what single agents did, by world and task, for q_parallel_baseline
     timed : the run's timing, where it is at hand
 
     Raises
@@ -251,7 +252,7 @@ def _retimed(timed: Timing, changed: Schedule, events: Sequence[Event], played: 
     )  # fmt: skip
 
 
-def _measured(trace: Trace, timed: Timing, baseline: Mapping[str, Baseline] | None) -> dict[str, float | None]:
+def _measured(trace: Trace, timed: Timing, baseline: Mapping[BaselineKey, Baseline] | None) -> dict[str, float | None]:
     found: dict[str, float | None] = {"passed": None if trace.outcome.passed is None else float(trace.outcome.passed)}
     values = {metric.name: metric.value for metric in metrics(trace, baseline=baseline, timed=timed)}
     found |= {name: values[name] for name in _DECIDED}

@@ -19,7 +19,8 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0)]
 _BARE = re.compile("[A-Za-z0-9_-]+")
-_BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+#: Of the bounds of a field: what msgspec calls each, and its sign.
+BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
 
 
 class Field(NamedTuple):
@@ -95,7 +96,7 @@ def _field(field: Any, hint: Any) -> Field:
     metas = list(_metas(hint))
     meaning = next((meta.description for meta in metas if meta.description), "")
     unit = next((meta.extra["unit"] for meta in metas if meta.extra and "unit" in meta.extra), "")
-    bounds = {name: getattr(meta, name) for meta in metas for name, _ in _BOUNDS if getattr(meta, name) is not None}
+    bounds = {name: getattr(meta, name) for meta in metas for name, _ in BOUNDS if getattr(meta, name) is not None}
     options = tuple([str(word) for part in _parts(hint) if typing.get_origin(part) is Literal for word in typing.get_args(part)])
     default = None if field.required else field.default_factory() if _has_factory(field) else field.default
     return Field(field.name, meaning, unit, _kind(hint), msgspec.to_builtins(default), field.required, options, bounds)
@@ -163,7 +164,7 @@ def _is_tables(value: Any) -> bool:
 def _explanation(field: Field) -> Iterator[str]:
     default = "none" if field.is_required else "left out" if field.default is None else _value(field.default)
     allowed = " | ".join(field.options) or ", ".join(
-        f"{sign} {field.bounds[name]:g}" for name, sign in _BOUNDS if name in field.bounds
+        f"{sign} {field.bounds[name]:g}" for name, sign in BOUNDS if name in field.bounds
     )
     facts = [f"unit: {field.unit}" if field.unit else "", allowed, f"default: {default}"]
     yield f"# {field.meaning} ({'; '.join(filter(None, facts))})"

@@ -113,8 +113,15 @@ def rows_of(passages: Sequence[Passage], trace_ids: npt.NDArray[np.object_]) -> 
 
 
 def by_gate(passages: Sequence[Passage]) -> Iterator[dict[str, Any]]:
-    """Yield what each gate did: how many came to it, how many of them fared how, its threshold, its most frequent reasons."""
+    """Yield what each gate did: how many came to it, how many of them fared how, its threshold, its most frequent reasons.
+
+    entered = passed + dropped + queued + returned + masked. Of those that entered, an earlier gate had queued `waiting`: a trace
+    that waits for a person still comes to later gates, which may drop it, but not to quotas and batches.
+    """
+    is_queued = np.zeros(1 + max([int(p.rows.max()) for p in passages if len(p.rows)], default=0), bool)
     for p in passages:
+        n_waiting = int(is_queued[p.rows].sum())
+        is_queued[p.rows] = (is_queued[p.rows] & ~np.isin(p.outcome, (DROPPED, RETURNED))) | (p.outcome == QUEUED)
         counts = np.bincount(p.outcome, minlength=len(OUTCOMES))
         known = np.unique(p.threshold[np.isfinite(p.threshold)])
         pairs = np.bincount(p.outcome.astype(np.intp) * len(p.reasons) + p.reason, minlength=len(OUTCOMES) * len(p.reasons))
@@ -122,7 +129,8 @@ def by_gate(passages: Sequence[Passage]) -> Iterator[dict[str, Any]]:
         reasons = [{"outcome": OUTCOMES[n // len(p.reasons)], "reason": p.reasons[n % len(p.reasons)], "n": int(pairs[n])}
                    for n in most if pairs[n]]  # fmt: skip
         yield {
-            "gate": p.gate, "entered": len(p.rows), **{name: int(n) for name, n in zip(OUTCOMES, counts, strict=True)},
+            "gate": p.gate, "entered": len(p.rows), "waiting": n_waiting,
+            **{name: int(n) for name, n in zip(OUTCOMES, counts, strict=True)},
             "threshold": float(known[0]) if len(known) == 1 else None, "note": p.note,
             "reasons": reasons,
         }  # fmt: skip

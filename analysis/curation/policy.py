@@ -23,6 +23,7 @@ from analysis.curation.gates import Coherence, Gate, Hedging, Measure, name_of
 from analysis.curation.mixture import Mixing
 from analysis.curation.ordering import Ordering
 from analysis.curation.quotas import GROUPS, Quotas
+from analysis.curation.refusing import nearest, refusal
 from analysis.curation.segments import Segmenting
 from analysis.errors import PolicyError
 
@@ -50,7 +51,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Staging(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which stages of the curriculum a data set is for; needs the table `difficulty`."""
 
-    model: Annotated[str, means("the model whose difficulties count; may be empty where there is only one")] = ""
+    model: Annotated[str, means("the model or condition whose difficulties count; may be empty where there is one")] = ""
     stages: Annotated[tuple[Stage, ...], means("stages to take; empty takes all")] = ()
     shares: Annotated[
         dict[Stage, Share],
@@ -116,10 +117,7 @@ def policy_of(values: dict[str, Any], place: str = "policy") -> Policy:
     try:
         policy = msgspec.convert(values, Policy)
     except msgspec.ValidationError as error:
-        problem, _, field = str(error).partition(" - at `$")
-        where = field.strip("`.") or "the file"
-        hint = "`counterpoint curate --explain` shows every field"
-        raise PolicyError(f"{place}: {where}", "a field does not have its shape", got=problem, hint=hint) from None
+        raise refusal(Policy, values, error, place) from None
     check(policy, place)
     return policy
 
@@ -130,7 +128,8 @@ def find_policy(name: str) -> Policy:
         return read_policy(name)
     ready = ready_policies()
     if name not in ready:
-        raise PolicyError("policy", "no such policy", got=name, expected=f"a file (*.toml), or {', '.join(ready)}")
+        expected = f"a file (*.toml), or {', '.join(ready)}"
+        raise PolicyError("policy", "no such policy", got=name, expected=expected, hint=nearest(name, list(ready)))
     return read_policy(ready[name])
 
 

@@ -20,8 +20,11 @@ _DECISIONS = frozenset({"spawn", "delegate", "communicate", "aggregate", "stop"}
 _NO_STEP = frozenset({"tool_result", "input"})
 
 
+BaselineKey = tuple[str, str]  # world, task: a simulated agent is no measure for models, nor for what was recorded
+
+
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """What single agents did on one task, as means over their runs.
+    """What single agents did on one task in one world, as means over their runs.
 
     p_passed : share of the `n_outcomes` runs with a known outcome that passed
     makespan : by basis of time; compared with runs of the same basis only
@@ -40,13 +43,18 @@ def task_key(trace: Trace) -> str | None:
     return trace.groups.task or trace.task.task_id
 
 
-def baselines(traces: Iterable[Trace]) -> dict[str, Baseline]:
-    """Return what single agents did, by task: of all runs in which exactly one agent acts."""
-    runs: dict[str, list[tuple[Trace, Timing]]] = {}
+def baseline_key(trace: Trace) -> BaselineKey:
+    """Return what a run shares with its baseline: world and task, which is empty where it has none."""
+    return trace.world, task_key(trace) or ""
+
+
+def baselines(traces: Iterable[Trace]) -> dict[BaselineKey, Baseline]:
+    """Return what single agents did, by world and task: of all runs of a task in which exactly one agent acts."""
+    runs: dict[BaselineKey, list[tuple[Trace, Timing]]] = {}
     for trace in traces:
         acting = {event.agent_id for event in trace.events}
-        if len(acting) == 1 and None not in acting and (key := task_key(trace)) is not None:
-            runs.setdefault(key, []).append((trace, timing(trace)))
+        if len(acting) == 1 and None not in acting and task_key(trace) is not None:
+            runs.setdefault(baseline_key(trace), []).append((trace, timing(trace)))
     return {key: _baseline(runs[key]) for key in sorted(runs)}
 
 
@@ -159,7 +167,7 @@ def _own_costs(trace: Trace, timed: Timing) -> Iterator[Metric]:
 
 
 def _gains(trace: Trace, timed: Timing, baseline: Baseline | None) -> Iterator[Metric]:
-    passed, name = trace.outcome.passed, "no run of the task by a single agent"
+    passed, name = trace.outcome.passed, "no run of the task by a single agent in this world"
     if len(timed.busy) == 1:
         baseline, name = None, "this run is itself by a single agent"
     if baseline is None:

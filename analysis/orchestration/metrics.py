@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from analysis.model import Trace
-from analysis.orchestration.cost import Baseline, baselines, cost_metrics, task_key
+from analysis.orchestration.cost import Baseline, BaselineKey, baseline_key, baselines, cost_metrics
 from analysis.orchestration.difficulty import difficulty_metrics
 from analysis.orchestration.measure import METRICS, Meaning, Metric, absent
 from analysis.orchestration.quality import merge_metrics, orchestration_quality, parallel_metrics, split_metrics, work_metrics
@@ -24,13 +24,15 @@ __all__ = ["METRICS", "Baseline", "Meaning", "Metric", "baselines", "coverage_df
 _COLUMNS = ("name", "value", "variant", "n", "low", "high", "reason")
 
 
-def metrics(trace: Trace, *, baseline: Mapping[str, Baseline] | None = None, timed: Timing | None = None) -> tuple[Metric, ...]:
+def metrics(
+    trace: Trace, *, baseline: Mapping[BaselineKey, Baseline] | None = None, timed: Timing | None = None
+) -> tuple[Metric, ...]:
     """Return every metric of a trace, each name of `METRICS` once and in that order.
 
     Parameters
     ----------
     trace : the run
-    baseline : what single agents did, by task (see `baselines`); without it gains are absent
+    baseline : what single agents did, by world and task (see `baselines`); without it gains are absent
     timed : the run's timing, where it is at hand
 
     Examples
@@ -41,7 +43,7 @@ def metrics(trace: Trace, *, baseline: Mapping[str, Baseline] | None = None, tim
     (['no tests of own subtasks and no `act` events', 'no events'], True)
     """
     timed = timed or timing(trace)
-    found = {metric.name: metric for metric in _all(trace, timed, (baseline or {}).get(task_key(trace) or ""))}
+    found = {metric.name: metric for metric in _all(trace, timed, (baseline or {}).get(baseline_key(trace)))}
     found["q_orchestration"] = orchestration_quality(timed, found)
     return tuple([found[name] for name in METRICS])
 
@@ -91,7 +93,7 @@ _TIMES = (
 )  # fmt: skip
 
 
-def metrics_df(traces: Iterable[Trace], *, baseline: Mapping[str, Baseline] | None = None) -> pd.DataFrame:
+def metrics_df(traces: Iterable[Trace], *, baseline: Mapping[BaselineKey, Baseline] | None = None) -> pd.DataFrame:
     """Return the metrics of several traces: trace_id, name, value, variant, n, low, high, reason; one row each.
 
     Without `baseline` the single-agent runs among `traces` are taken.
@@ -105,7 +107,7 @@ def metrics_df(traces: Iterable[Trace], *, baseline: Mapping[str, Baseline] | No
     return frame.astype({"value": float, "n": "Int64", "low": float, "high": float})
 
 
-def coverage_df(traces: Iterable[Trace], *, baseline: Mapping[str, Baseline] | None = None) -> pd.DataFrame:
+def coverage_df(traces: Iterable[Trace], *, baseline: Mapping[BaselineKey, Baseline] | None = None) -> pd.DataFrame:
     """Return how many traces of each format have each metric, and why the others do not.
 
     Returns

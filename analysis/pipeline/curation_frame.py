@@ -6,7 +6,6 @@ the queries; of traces that the policy does not take nothing is read.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +19,7 @@ from analysis.counterfactual.effects import better_of
 from analysis.counterfactual.study import SCREEN
 from analysis.curation.gates import Coherence, Credit, Labels, Measure, column_of
 from analysis.curation.policy import Policy
+from analysis.curation.refusing import nearest
 from analysis.errors import PolicyError
 from analysis.orchestration.metrics import METRICS
 from analysis.workspace import Snapshot
@@ -61,17 +61,8 @@ def scope(snapshot: Snapshot, policy: Policy, *, n: int | None = None) -> Scope:
     PolicyError
         If the data hold several worlds and the policy does not say which, or it names a world or format that is not there.
     """
-    condition, parameters = where(policy.sources.filter, metrics=metric_names(snapshot))
-    if policy.sources.formats:
-        known = snapshot.sql("select distinct format from traces order by format")["format"].to_pylist()
-        if unknown := sorted(set(policy.sources.formats) - set(known)):
-            raise PolicyError("policy: sources.formats", "no trace has this format", got=unknown[0], expected=", ".join(known))
-        condition, parameters = (
-            f"({condition}) and format in (select unnest($formats))",
-            parameters | {"formats": list(policy.sources.formats)},
-        )
-    there = snapshot.sql(f"select world, count(*) as n from traces where {condition} group by world order by world", parameters)
-    worlds = _worlds(policy, dict(zip(*there.to_pydict().values(), strict=True)))
+    condition, parameters = _sources(snapshot, policy)
+    worlds = _worlds(policy, worlds_of(snapshot, policy))
     levels = [gate.level for gate in policy.gates if isinstance(gate, Coherence) and gate.level != "whole"]
     condition, parameters = f"({condition}) and world in (select unnest($worlds))", parameters | {"worlds": worlds}
     if n is not None:
@@ -88,6 +79,13 @@ def scope(snapshot: Snapshot, policy: Policy, *, n: int | None = None) -> Scope:
         qualify row_number() over (partition by trace_id order by level = 'team' desc, residual_norm desc nulls last, level) = 1
     )"""
     return Scope(text, parameters | ({"level": levels[0]} if levels else {}))
+
+
+def worlds_of(snapshot: Snapshot, policy: Policy) -> dict[str, int]:
+    """Return how many traces of each world the sources of a policy hold, whichever worlds it takes. Raises PolicyError."""
+    condition, parameters = _sources(snapshot, policy)
+    found = snapshot.sql(f"select world, count(*) as n from traces where {condition} group by world order by world", parameters)
+    return dict(zip(*found.to_pydict().values(), strict=True))
 
 
 def frame_of(snapshot: Snapshot, policy: Policy, taken: Scope) -> pd.DataFrame:
@@ -114,7 +112,7 @@ def frame_of(snapshot: Snapshot, policy: Policy, taken: Scope) -> pd.DataFrame:
             select trace_id, {measured} from measures semi join chosen using (trace_id)
             where name in (select unnest($names)) group by trace_id
         ), earned as (
-            select trace_id, {earned} from effects semi join chosen using (trace_id)
+            select trace_id, {earned} from sound_effects semi join chosen using (trace_id)
             where confirmed and seed_block != '{SCREEN}' group by trace_id
         ), placed as (
             select trace_id, arg_min(mode_id, (source != 'residual', mode_id)) as mode from mode_members group by trace_id
@@ -165,11 +163,25 @@ _AGREED = """blames as (
 _NOT_ASKED = "agreed as (select '' as trace_id, null::double as agreement limit 0)"
 
 
+def _sources(snapshot: Snapshot, policy: Policy) -> tuple[str, dict[str, Any]]:
+    """The condition on `traces` that the sources of a policy state, and its parameters."""
+    condition, parameters = where(policy.sources.filter, metrics=metric_names(snapshot))
+    if not policy.sources.formats:
+        return condition, parameters
+    known = snapshot.sql("select distinct format from traces order by format")["format"].to_pylist()
+    if unknown := sorted(set(policy.sources.formats) - set(known)):
+        got, hint = unknown[0], nearest(unknown[0], known)
+        raise PolicyError("policy: sources.formats", "no trace has this format", got=got, expected=", ".join(known), hint=hint)
+    formats = list(policy.sources.formats)
+    return f"({condition}) and format in (select unnest($formats))", parameters | {"formats": formats}
+
+
 def _worlds(policy: Policy, there: dict[str, int]) -> list[str]:
     if policy.worlds is None:
         if len(there) > 1:
             got = ", ".join(f"{world} ({n:,} traces)" for world, n in there.items())
-            hint = f'write worlds = ["{max(there, key=lambda world: there[world])}"], or name several to mix them'
+            most = max(there, key=lambda world: there[world])
+            hint = f'write worlds = ["{most}"] at the top of the policy, or name several to mix them'
             raise PolicyError(
                 "policy: worlds", "the data hold several worlds, and the policy does not say which", got=got, hint=hint
             )
@@ -185,8 +197,7 @@ def _measured(snapshot: Snapshot, policy: Policy) -> list[str]:
     has_value = set(metric_names(snapshot))
     for name in wanted:
         if name not in has_value and name not in METRICS and name not in _HARD:
-            near = difflib.get_close_matches(name, [*has_value, *METRICS], 1)
-            hint = f"did you mean {near[0]}?" if near else "`counterpoint list --json` shows the metrics"
+            hint = nearest(name, [*has_value, *METRICS], "`counterpoint list --json` shows the metrics")
             raise PolicyError(f"policy: gates measure {name}", "no metric has this name", got=name, hint=hint)
     return sorted({*_ALWAYS, *(name for name in wanted if name not in _COLUMNS)})
 
@@ -198,12 +209,14 @@ def _model(snapshot: Snapshot, policy: Policy) -> str:
     needs = "curriculum" if staging.stages or staging.shares else f"order.score {score}" if score in _HARD else ""
     if staging.model and staging.model not in models:
         expected = ", ".join(models) or "none is known"
-        raise PolicyError("policy: curriculum.model", "nothing is known of this model", got=staging.model, expected=expected)
+        problem, hint = "nothing is known of this model or condition", nearest(staging.model, models)
+        raise PolicyError("policy: curriculum.model", problem, got=staging.model, expected=expected, hint=hint)
     if needs and not models:
         hint = f"run `counterpoint curriculum`, or take {needs} out of the policy"
         raise PolicyError(f"policy: {needs}", "no task has a stage or a difficulty yet", hint=hint)
     if needs and not staging.model and len(models) > 1:
-        raise PolicyError("policy: curriculum.model", "several models have difficulties", got=", ".join(models), hint="name one")
+        problem = "several models or conditions have difficulties"
+        raise PolicyError("policy: curriculum.model", problem, got=", ".join(models), hint="name one")
     return staging.model or (models[0] if len(models) == 1 else "")
 
 
@@ -211,7 +224,10 @@ def _credit(n: int, column: str, gate: Credit) -> str:
     """The mean credit of the confirmed decisions of a trace, turned so that more is better."""
     better = better_of(gate.metric)
     if better == "neither":
-        raise PolicyError(f"policy: gates {column}", "neither more nor less of this metric is better", got=gate.metric)
+        good = [name for name in ("passed", *METRICS) if better_of(name) != "neither"]
+        problem, hint = "neither more nor less of this metric is better", nearest(gate.metric, good)
+        expected = f"one of {', '.join(good)}"
+        raise PolicyError(f"policy: gates {column}", problem, got=gate.metric, expected=expected, hint=hint)
     sign = "" if better == "higher" else "-"
     return f"avg({sign}credit) filter (metric = $metric{n} and evidence in (select unnest($evidence{n}))) as {_quoted(column)}"
 

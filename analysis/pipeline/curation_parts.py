@@ -48,7 +48,8 @@ _SHARES = f"""select trace_id, component, {{share}} as share from attribution jo
     where attribution.is_last and {_CAUSED} and {{share}} is not null order by all"""
 _REPAIRS = f"select trace_id, minimal_repairs from spoken where {_CAUSED} order by all"
 _CREDITS = """select trace_id, event_id, component, metric, delta_q, low, high, n, evidence, confirmed, seed_block
-    from effects join events using (trace_id, event_id) join agents using (trace_id, agent_id) semi join chosen using (trace_id)
+    from sound_effects join events using (trace_id, event_id) join agents using (trace_id, agent_id)
+    semi join chosen using (trace_id)
     where metric = $metric order by all"""
 _CLIQUES = "select trace_id, level, components, coupling_bits from cliques semi join chosen using (trace_id) order by all"
 

@@ -109,9 +109,9 @@ def stored_pairs(
     for run in [run for run in runs if not run["is_sound"]]:
         told(f"study {run['study']} fails its controls and is left out")
     sound = {run["study"]: run["seed"] for run in runs if run["is_sound"]}
-    query = f"""select * from effects where study in (select unnest($studies)) and trace_id in (select unnest($ids))
+    query = f"""select * from sound_effects where trace_id in (select unnest($ids))
         qualify {_MOST} order by all"""
-    rows = snapshot.sql(query, {"studies": list(sound), "ids": sorted(trace_ids)}).to_pylist()
+    rows = snapshot.sql(query, {"ids": sorted(trace_ids)}).to_pylist()
     found: list[PairRow] = []
     with open_sandbox(unsafe=unsafe) as sandbox:
         judge = Judge(sandbox)

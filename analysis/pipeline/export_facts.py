@@ -142,7 +142,7 @@ _SEGMENTS = """
     where dataset = $dataset and trace_id in (select unnest($ids)) order by all
 """
 _EFFECTS = """
-    select trace_id, event_id, delta_q, low, high, n, evidence from effects
+    select trace_id, event_id, delta_q, low, high, n, evidence from sound_effects
     where trace_id in (select unnest($ids)) and metric = $metric and delta_q is not null and n > 0
         and not (confirmed and seed_block = $screen)
     order by all

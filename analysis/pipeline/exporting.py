@@ -137,7 +137,7 @@ def _recipe(chosen: Chosen, dataset: str | None, options: Options) -> dict[str, 
     """Return what makes the bundle what it is; of patterns only a hash, as they may name what they hide."""
     policy: dict[str, Any] = {"filter": options.filter}
     inputs = {"data_version": chosen.pinned.head.data_version, **digests(chosen.pinned, TABLES)}
-    inputs |= digests(chosen.newest, ("effects",))
+    inputs |= digests(chosen.newest, ("effects", "effect_runs"))
     if dataset is not None:
         query = "select policy, policy_digest, seed from datasets where dataset = $dataset"
         policy = {"dataset": dataset, **chosen.newest.sql(query, {"dataset": dataset}).to_pylist()[0]}

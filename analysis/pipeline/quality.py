@@ -10,6 +10,7 @@ import msgspec
 
 from analysis.model import Trace
 from analysis.orchestration import Baseline, baselines
+from analysis.orchestration.cost import baseline_key
 from analysis.orchestration.findings import findings
 from analysis.orchestration.metrics import metrics
 from analysis.orchestration.timing import Timing, timing
@@ -21,16 +22,16 @@ VERSION = "2"
 
 
 def _context(snapshot: Snapshot) -> Mapping[str, dict[str, Any]]:
-    """What single agents did on the task of each trace, where any did."""
+    """What single agents did on the task of each trace in its world, where any did."""
     alone = snapshot.sql("select trace_id from traces where n_agents = 1 and task_id is not null order by trace_id")
     known = baselines(snapshot.traces(alone["trace_id"].to_pylist()))
-    tasks = snapshot.sql("select trace_id, task_id from traces where task_id is not null")
-    pairs = zip(tasks["trace_id"].to_pylist(), tasks["task_id"].to_pylist(), strict=True)
-    return {trace_id: {task: msgspec.to_builtins(known[task])} for trace_id, task in pairs if task in known}
+    tasks = snapshot.sql("select trace_id, world, task_id from traces where task_id is not null")
+    rows = zip(*tasks.to_pydict().values(), strict=True)
+    return {trace_id: msgspec.to_builtins(known[key]) for trace_id, *of in rows if (key := tuple(of)) in known}
 
 
 def _run(trace: Trace, context: dict[str, Any] | None) -> Rows:
-    baseline = {task: msgspec.convert(row, Baseline) for task, row in (context or {}).items()}
+    baseline = {baseline_key(trace): msgspec.convert(context, Baseline)} if context else None
     timed = timing(trace)
     found = [msgspec.structs.asdict(finding) for finding in findings(trace, timed=timed)]
     for row in found:

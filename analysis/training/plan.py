@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,9 @@ from analysis.training import environment, manifests, objective
 from analysis.training.formats.lines import OPENRLHF_ARGUMENTS
 
 _PLAN = "plan.json"
+#: As Hugging Face's client checks a name before it asks (`huggingface_hub.utils.validate_repo_id`), together with what
+#: `_check_model` forbids.
+_HUB_NAME = re.compile(r"(\b[\w\-.]{1,96}\b/)?\b[\w\-.]{1,96}\b", re.ASCII)
 Argument = str | int | float | bool
 
 
@@ -82,10 +86,11 @@ def prepare(
     """Write the folder of a run: the files of an exported view, the plan, the objective, and manifests for clusters.
 
     Raises UnknownNameError for a view that no command trains, TrainingError where there is no export, it does not hold the
-    view, or the folder holds another plan.
+    view, the model is neither a folder nor can be a name at a hub, or the folder holds another plan.
     """
     if target not in _TARGETS:
         raise UnknownNameError("target", "no command trains this view", got=target, expected=", ".join(_TARGETS))
+    _check_model(model)
     if not export.is_dir():
         raise TrainingError(str(export), "no export there", hint="write one with `counterpoint export --out DIR`")
     view = export / "views" / target
@@ -102,6 +107,17 @@ def prepare(
         raise TrainingError(str(folder), "the folder holds another run", hint="take an empty one, or resume that run")
     _lay_out(view, plan, folder)
     return plan
+
+
+def _check_model(model: str) -> None:
+    """Raise TrainingError where the model can be nowhere; whether a hub has it is not asked."""
+    if model and Path(model).is_dir():
+        return
+    if model.startswith(("/", "./", "../", "~")):
+        raise TrainingError("model", "there is no such folder", got=model, hint="correct the path, written out without ~")
+    if not _HUB_NAME.fullmatch(model) or "--" in model or ".." in model or model.endswith(".git"):
+        expected = "a folder, or owner/name or name of letters, digits, `-`, `_` and `.`, at most 96 each"
+        raise TrainingError("model", "neither a folder nor a name at a hub", got=model, expected=expected)
 
 
 def read_plan(folder: Path) -> Plan:

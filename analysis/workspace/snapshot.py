@@ -22,6 +22,8 @@ from analysis.workspace.heads import Head, Workspace
 from analysis.workspace.tables import MEMBERS, SCHEMAS, traces_from
 
 _INPUTS = {"traces", "texts", "raw", "problems", "decisions", *MEMBERS}
+#: The effects that may be believed: those of studies whose controls held.
+_SOUND = "select * from effects semi join (select study from effect_runs where is_sound) using (study)"
 _SQL_TYPES = {"string": "varchar", "int64": "bigint", "double": "double", "bool": "boolean", "binary": "blob"}
 
 
@@ -118,5 +120,6 @@ class Snapshot:
                 statements.append(f'create table "{name} columns" ({columns})')
                 statements.append(f'create view "{name}" as select * from "{name} columns" union all by name {rows}')
         statements += [f"create view current_tags as {TAGS}", f"create view measures as {MEASURES}"]
+        statements.append(f"create view sound_effects as {_SOUND}")
         connection.execute("; ".join(statements))
         return connection

@@ -77,7 +77,12 @@ def quality_points(snapshot: Snapshot, *, limit: int = 5000) -> pa.Table:
 
 def n_not_analysed(snapshot: Snapshot) -> int:
     """Return how many traces no metrics have been worked out for."""
-    found = snapshot.sql("select count(*) as n from traces anti join keys_quality using (trace_id)")
+    return n_without(snapshot, "quality")
+
+
+def n_without(snapshot: Snapshot, stage: str) -> int:
+    """Return for how many traces a per-trace stage of `analyze` has not run."""
+    found = snapshot.sql(f"select count(*) as n from traces anti join keys_{stage} using (trace_id)")
     n: int = found["n"][0].as_py()
     return n
 

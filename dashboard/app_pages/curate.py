@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard import curation, jobs, loading, policies, reviewing, selection
+from dashboard import curation, jobs, loading, policies, reviewing, safe, selection
 from dashboard.loading import curation as stored
 
 VIEWS = {"policy": "Policy", "funnel": "Funnel", "change": "Before and after", "review": "Review"}
+#: Stages that gates go by -> what gates make of a trace for which one has not run.
+NOT_RUN = {
+    "quality": "a gate by a metric does with them what its field unknown says",
+    "residuals": "they count as traces without tied claims, which the gates coherence and hedging pass",
+}
 version = loading.version()
 if not loading.n_traces(version):
     st.info("The workspace is empty.", icon=":material/info:")
     selection.link("add_data", "Add data")
     st.stop()
-if n_waiting := loading.n_not_analysed(version):
+not_run = {stage: n for stage in NOT_RUN if (n := loading.n_without(version, stage))}
+if missing := [f"The stage {stage} has not run for {n:,} traces: {NOT_RUN[stage]}." for stage, n in not_run.items()]:
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.info(f"{n_waiting:,} traces are not analysed: gates know nothing of them.", icon=":material/pending:")
+        st.info(safe.markdown(" ".join(missing), 600), icon=":material/pending:")
         if st.button("Analyse now", icon=":material/play_arrow:", key="curate.analyse"):
             selection.go("add_data", job=jobs.start(version.location, "Analyse", ["analyze"]))
 names = list(stored.saved(version))

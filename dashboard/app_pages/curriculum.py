@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard import curriculum, jobs, loading, safe, selection
 from dashboard.loading import curriculum as stored
 
-VIEWS = {"map": "Difficulty", "schedule": "Schedule", "models": "Between models", "tables": "Pass tables"}
+VIEWS = {"map": "Difficulty", "schedule": "Schedule", "models": "Between models or conditions", "tables": "Pass tables"}
 version = loading.version()
 
 
@@ -33,10 +33,15 @@ if n_waiting := loading.n_not_analysed(version):
 reference = stored.reference(version)
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     known = rows[rows["d_req"].notna()]["model"].value_counts()
-    model = selection.choose("model", "Model", {"": "All models", **{str(name): str(name) for name in known.index}})
+    names = {str(name): str(name) for name in known.index}
+    model = selection.choose("model", "Model or condition", {"": "All models and conditions", **names})
     view = selection.choose("view", "View", VIEWS)
     with st.popover("Thresholds", icon=":material/tune:"):
         curriculum.draw_reference(version, reference)
+st.caption(
+    "Model or condition: the models that the agents of a run state; where they state none, what the run was made under, such as "
+    "a team or a subset."
+)
 if view == "schedule":
     curriculum.draw_schedule(version, rows, model)
 elif view == "models":
@@ -46,4 +51,4 @@ elif view == "tables":
 else:
     curriculum.draw_map(rows, run, reference, model)
 if rows.empty:
-    st.caption(safe.markdown("No run has both a task and a model or team, so there is nothing to count."))
+    st.caption(safe.markdown("No run has both a task and a model or condition, so there is nothing to count."))

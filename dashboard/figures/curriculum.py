@@ -105,10 +105,11 @@ def stages_by_model(rows: pd.DataFrame, *, selected: str = "") -> go.Figure:
             x=share, y=list(range(len(names))), orientation="h", name=stage, text=hover, textposition="none", hovertemplate=_TEXT,
             marker={"color": color, "pattern": _hatched(pattern)}, showlegend=False,
         )  # fmt: skip
-    left_out = f" · {len(names):,} of {n_models:,} models" if len(names) < n_models else ""
+    left_out = f" · {len(names):,} of {n_models:,} models or conditions" if len(names) < n_models else ""
     grey = ", grey: in no stage" if counts["no stage"].any() else ""
     return figure.update_layout(
-        title={"text": "Which stages does each model face?", "subtitle": {"text": f"colours as beside{grey}{left_out}"}},
+        title={"text": "Which stages does each model or condition face?",
+               "subtitle": {"text": f"colours as beside{grey}{left_out}"}},
         xaxis={"title": "share of tasks", "tickformat": ".0%", "range": [0, 1]}, barmode="stack",
         yaxis={"tickvals": list(range(len(names))), "ticktext": ticks, "range": [len(names) - 0.5, -0.5], "showgrid": False},
         height=max(470, 160 + 20 * len(names)), margin=_MARGIN | {"b": 60},
@@ -169,7 +170,8 @@ def family_weights(weights: Mapping[str, float], families: pd.DataFrame) -> go.F
         x=[weights[family_id] for family_id in ordered], y=list(range(len(names))), orientation="h", text=said,
         textposition="auto", marker_color="#56B4E9", hovertemplate="%{x:.1%} of the draws, %{text}<extra></extra>",
     )  # fmt: skip
-    figure.add_vline(x=1 / len(weights), line={"dash": "dash", "color": FAINT}, annotation_text="all alike")
+    alike = {"text": "all alike", "yanchor": "bottom"}
+    figure.add_vline(x=1 / len(weights), line={"dash": "dash", "color": FAINT}, annotation=alike)
     return figure.update_layout(
         title={"text": "Which ways of working can still be learned from?",
                "subtitle": {"text": "weight of a family of runs: most where half of them pass, and a floor for all"}},
@@ -195,9 +197,9 @@ def model_map(correlations: pd.DataFrame) -> go.Figure:
         colorscale="RdBu_r", xgap=1, ygap=1, colorbar={"title": {"text": "ρ "}, "thickness": 12},
     ))  # fmt: skip
     axis: dict[str, Any] = {"tickvals": list(range(len(names))), "ticktext": names, "showgrid": False}
-    left_out = f", {len(names):,} of {len(correlations):,} models" if len(names) < len(correlations) else ""
+    left_out = f", {len(names):,} of {len(correlations):,} models or conditions" if len(names) < len(correlations) else ""
     return figure.update_layout(
-        title={"text": "Do models find the same tasks hard?",
+        title={"text": "Do models or conditions find the same tasks hard?",
                "subtitle": {"text": f"Spearman's ρ of d_req over shared tasks{left_out}"}},
         xaxis=axis | {"tickangle": -60}, yaxis=axis | {"autorange": "reversed"},
         height=300 + min(22 * max(len(names), 6), 640), margin=_MARGIN | {"b": 160},

@@ -143,6 +143,12 @@ def n_not_analysed(version: Version) -> int:
     return standing.n_not_analysed(snapshot(version))
 
 
+@st.cache_data(max_entries=16, show_spinner=False)
+def n_without(version: Version, stage: str) -> int:
+    """Return for how many traces a per-trace stage of the analysis has not run."""
+    return standing.n_without(snapshot(version), stage)
+
+
 @st.cache_resource(max_entries=8, show_spinner="Aligning the two runs")
 def comparison(version: Version, a: str, b: str) -> tuple[Alignment, pd.DataFrame]:
     """Return two traces side by side, and the rows of it."""

@@ -17,6 +17,7 @@ from analysis.curation.curate import Curated
 from analysis.curation.funnel import Review
 from analysis.curation.policy import Policy, policy_of, ready_policies
 from analysis.pipeline import curating
+from analysis.pipeline.curation_frame import worlds_of
 from dashboard.loading import Version, claims_in_use, frame, metric_names, snapshot
 
 #: Where the way of a trace ends: at the gate that dropped or queued it for good, else behind the last one.
@@ -54,6 +55,17 @@ def preview(version: Version, toml: str) -> Curated:
     return curating.preview(snapshot(version), policy_of(tomllib.loads(toml)))
 
 
+@st.cache_data(max_entries=16, show_spinner=False)
+def worlds_to_choose(version: Version, toml: str) -> dict[str, int]:
+    """Return how many traces of each world there are, the most frequent first, where the policy has to say which it takes.
+
+    Empty where it says so, or there is one. Raises CounterpointError where its sources do not fit the data.
+    """
+    wanted = policy_of(tomllib.loads(toml))
+    found = worlds_of(snapshot(version), wanted) if wanted.worlds is None else {}
+    return dict(sorted(found.items(), key=lambda pair: -pair[1])) if len(found) > 1 else {}
+
+
 @st.cache_data(max_entries=8, show_spinner=False)
 def dataset(version: Version, name: str) -> dict[str, Any]:
     """Return the row of a data set with its report as plain values."""
@@ -89,6 +101,29 @@ def steps(version: Version, dataset: str) -> pd.DataFrame:
         union all
         select place, gate, next_place, next_gate, case when next_place is null then final end, count(*) from ways group by all
         order by all""",
+        {"dataset": dataset},
+    )
+
+
+def gates(version: Version, dataset: str) -> pd.DataFrame:
+    """Return what became of the traces at each gate, in the order of gates; entered is the sum of the outcomes.
+
+    Columns: gate, entered, waiting (of those that entered: queued by an earlier gate), passed, masked, returned, queued, dropped,
+    threshold (missing where there are several)
+    """
+    return frame(
+        version,
+        """with said as (
+            select *, last_value(case when outcome in ('queued', 'returned', 'dropped') then outcome end ignore nulls) over way
+                as before
+            from funnel where dataset = $dataset
+            window way as (partition by trace_id order by place rows between unbounded preceding and 1 preceding)
+        ) select gate, count(*) as entered, count(*) filter (before = 'queued') as waiting,
+            count(*) filter (outcome = 'passed') as passed, count(*) filter (outcome = 'masked') as masked,
+            count(*) filter (outcome = 'returned') as returned, count(*) filter (outcome = 'queued') as queued,
+            count(*) filter (outcome = 'dropped') as dropped,
+            case when min(threshold) = max(threshold) then min(threshold) end as threshold
+        from said group by place, gate order by place""",
         {"dataset": dataset},
     )
 

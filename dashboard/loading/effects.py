@@ -37,7 +37,7 @@ PASSED = "passed"
 _FIRST = (PASSED, "tests_rate", "score", "q_work", "q_parallel_self", "tokens", "makespan_s")
 OBSERVED = (PASSED, "score", "q_work", "q_orchestration", "q_parallel_self", "n_steps", "n_messages", "tokens", "makespan_s")
 #: Of each change the fresh pairs where there are any, else those of the screening.
-_FRESHEST = """select * from effects where delta_q is not null
+_FRESHEST = """select * from {effects} where delta_q is not null
     qualify row_number() over (partition by study, trace_id, event_id, operator, parameters, metric, world, evidence
         order by seed_block = 'confirm' desc) = 1"""
 
@@ -54,8 +54,8 @@ class Counterfactual(NamedTuple):
 
 
 def studies(version: Version) -> pd.DataFrame:
-    """Return the studies without their cells, those that executed most first."""
-    return frame(version, "select * exclude (cells) from effect_runs order by cost_tokens desc, study")
+    """Return the studies without their cells: sound ones first, and of these those that executed most."""
+    return frame(version, "select * exclude (cells) from effect_runs order by is_sound desc, cost_tokens desc, study")
 
 
 def replayable(version: Version, filter: str = "") -> pd.DataFrame:
@@ -75,6 +75,7 @@ def cells(version: Version, study: str) -> pd.DataFrame:
     rows = pd.DataFrame([row for text in stored for row in json.loads(text)])
     if rows.empty:
         return rows
+    rows = rows.rename(columns={"q": "p_adjusted"})
     rows["label"] = rows["operator"] + " at " + rows["event_kind"]
     rows["key"] = [list(key) for key in zip(rows["operator"], rows["event_kind"], strict=True)]
     return rows.assign(better=rows["metric"].map(better_of))
@@ -91,7 +92,7 @@ def effect_rows(version: Version, study: str, metric: str) -> pd.DataFrame:
     """Return the effects of a study on a metric, the confirmed and the largest first, with what each decision taken did."""
     rows = frame(
         version,
-        """select * from effects where study = $study and metric = $metric and delta_q is not null
+        """select * rename (q_value as p_adjusted) from effects where study = $study and metric = $metric and delta_q is not null
         order by confirmed desc, seed_block = 'confirm' desc, abs(delta_q) desc, trace_id, event_id, operator, parameters""",
         {"study": study, "metric": metric},
     )
@@ -115,7 +116,7 @@ def traces_of(version: Version, study: str, metric: str) -> pd.DataFrame:
         version,
         f"""select trace_id, any_value(task) as task, count(distinct event_id) as n_events, count(*) as n_changes,
             count(*) filter (confirmed) as n_confirmed, max(abs(delta_q)) as largest
-        from ({_FRESHEST}) where study = $study and metric = $metric
+        from ({_FRESHEST.format(effects="effects")}) where study = $study and metric = $metric
         group by trace_id order by n_confirmed desc, largest desc, trace_id""",
         {"study": study, "metric": metric},
     )
@@ -125,13 +126,14 @@ def traces_of(version: Version, study: str, metric: str) -> pd.DataFrame:
 def credits(version: Version, trace_id: str) -> pd.DataFrame:
     """Return the credit of each event of a trace, by study and metric: the mean over the changes tried there, by their pairs.
 
-    Columns study, metric, event_id, credit, n pairs, n_changes, confirmed (one of them), evidence, world, better, verdict.
+    Studies whose controls failed give none. Columns study, metric, event_id, credit, n pairs, n_changes, confirmed (one of
+    them), evidence, world, better, verdict.
     """
     rows = frame(
         version,
         f"""select study, metric, event_id, sum(credit * n) / sum(n) as credit, sum(n)::bigint as n, count(*) as n_changes,
             bool_or(confirmed) as confirmed, evidence, world
-        from ({_FRESHEST}) where trace_id = $id group by all order by study, metric, event_id""",
+        from ({_FRESHEST.format(effects="sound_effects")}) where trace_id = $id group by all order by study, metric, event_id""",
         {"id": trace_id},
     )
     better = rows["metric"].map(better_of)
@@ -228,7 +230,7 @@ def observed(version: Version, format: str) -> pd.DataFrame:
     factors = stated_factors(runs["condition"])
     metrics = [name for name in OBSERVED if runs[name].notna().any()]
     rows = observed_effects(runs.join(factors), factors=list(factors), metrics=metrics)
-    rows = rows[rows["n"] > 0].reset_index(drop=True)
+    rows = rows[rows["n"] > 0].reset_index(drop=True).rename(columns={"q": "p_adjusted"})
     keys = rows[["factor", "level_a", "level_b"]].to_numpy().tolist()
     return rows.assign(key=keys, label=[f"{factor}: {a} → {b}" for factor, a, b in keys])
 

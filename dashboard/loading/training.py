@@ -186,8 +186,7 @@ def _pairs(version: Version, ids: list[str]) -> list[PairRow]:
     effects = frame(
         version,
         f"""with mine as (
-            select effects.* from effects semi join (select study from effect_runs where is_sound) using (study)
-            where isfinite(delta_q) and event_id is not null and trace_id in (select unnest($ids))
+            select * from sound_effects where isfinite(delta_q) and event_id is not null and trace_id in (select unnest($ids))
             qualify study = first_value(study) over ({_CHANGE} order by confirmed desc, n desc, study)
         )
         select * from mine qualify row_number() over ({_CHANGE} order by seed_block = 'confirm' desc) = 1 order by all""",

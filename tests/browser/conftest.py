@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from analysis.workspace import Workspace
 
@@ -95,12 +95,28 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A fresh page, 1280 px wide and tall enough that nothing waits for being scrolled into view."""
-    context = browser.new_context(viewport={"width": 1280, "height": 5000})
-    yield context.new_page()
+def new_context(browser: Browser) -> BrowserContext:
+    """Open a profile: 1280 px wide, tall enough that nothing waits for being scrolled into view, and nothing fades or slides."""
+    return browser.new_context(viewport={"width": 1280, "height": 5000}, reduced_motion="reduce")
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """One profile a file, so that the scripts of Streamlit are loaded once and not for each page."""
+    context = new_context(browser)
+    yield context
     context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A fresh page; what it leaves in the browser is removed."""
+    page = context.new_page()
+    yield page
+    if page.url.startswith("http"):
+        page.evaluate("localStorage.clear()")
+    page.close()
+    context.clear_cookies()
 
 
 class _Server(NamedTuple):

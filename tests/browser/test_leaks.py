@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
+
+from tests.browser.conftest import new_context
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Serve, Sink
@@ -53,6 +56,14 @@ def visit(page: Page, url: str, part: str, sink: Sink) -> Visit:
     known = (url, sink.url, "data:", "blob:", url.replace("http", "ws"))
     elsewhere = {address for address in requests if not address.startswith(known)}
     return Visit(asked, {path.strip("/") for path in sink.paths}, elsewhere, page.evaluate("window.__pwn ?? null"))
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page in a profile of its own: what a browser has kept, it does not ask for again."""
+    context = new_context(browser)
+    yield context.new_page()
+    context.close()
 
 
 @pytest.fixture

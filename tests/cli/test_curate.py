@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from analysis.model import Trace
 from tests.cli.conftest import Run
+from tests.pipeline.corpus import write_traces
 
 
 @pytest.fixture
@@ -47,6 +49,7 @@ def test_without_a_policy_the_ready_one_is_used_and_it_says_so(curate: Run) -> N
     assert ran.err.startswith("no --policy given: the ready policy `default` is used; `counterpoint curate --explain` shows")
     assert (ran.code, ran.out.split()[:2]) == (1, ["gate", "entered"])  # every run of this workspace failed
     assert "the gate `outcome` dropped 42 of the 42" in ran.err
+    assert "entered = passed + masked + returned + queued + dropped; of those that entered, an earlier gate had" in ran.err
 
 
 def test_a_data_set_is_made_and_said(curate: Run) -> None:
@@ -68,6 +71,15 @@ def test_a_mistake_is_one_line_and_exit_2(curate: Run, tmp_path: Path, text: str
     ran = curate("--policy", policy(tmp_path / "p.toml", text))
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert line in ran.err
+
+
+def test_several_worlds_are_named_with_their_counts_and_how_one_is_chosen(curate: Run, run: Run, tmp_path: Path) -> None:
+    assert run("import", write_traces(tmp_path / "live.jsonl", [Trace(trace_id="counterpoint:live", world="live")])).code == 0
+    ran = curate("--policy", "orchestration-first")
+    assert (ran.code, ran.out, ran.err) == (
+        2, "", "policy: worlds: the data hold several worlds, and the policy does not say which (got live (1 traces), recorded "
+        '(42 traces)) - write worlds = ["recorded"] at the top of the policy, or name several to mix them\n',
+    )  # fmt: skip
 
 
 def test_a_data_set_is_removed_by_its_name(curate: Run) -> None:

@@ -35,6 +35,7 @@ def test_one_row_a_task_and_model(store: Workspace, run: Run) -> None:
     assert ran.code == 0
     assert [line.split()[:2] for line in ran.out.splitlines()[1:]] == [[f"t{n}", "solo"] for n in range(1, 5)]
     assert "8 tasks and models: 8 tried more than once, 8 in a stage" in ran.err
+    assert ran.out.splitlines()[0].split()[:4] == ["task", "model", "or", "condition"]
     assert "medians of 8 tasks and models, simulated attempts" in ran.err
     assert "not tested: 4 tasks were tried twice or more, and at least 20 are needed" in ran.err
 
@@ -78,7 +79,7 @@ def test_without_repeated_runs_it_says_how_to_get_them(run: Run, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--model", "nobody"), "curriculum: no model is called so (got nobody, expected duo, solo)"),
+        (("--model", "nobody"), "curriculum: no model or condition is called so (got nobody, expected duo, solo)"),
         (("--pass-table", "gone.csv"), "gone.csv: the file cannot be read (got No such file or directory)"),
         (("-w", "gone"), "gone: no workspace here"),
     ],

@@ -33,6 +33,12 @@ def test_an_export_says_what_it_wrote_and_writes_it_once(run: Run, tmp_path: Pat
     assert run("export", "--out", "b", "--format", "csv", "--json").json["id"] == done.json["id"]
     shown = run("export", "--out", "b", "--format", "csv")
     assert "manifest: b/manifest.json" in shown.err
+    assert done.json["steps"] == [
+        {"step": "chosen", "n_traces": 12, "n_rows": None}, {"step": "split", "n_traces": 0, "n_rows": None},
+        {"step": "histories", "n_traces": 0, "n_rows": None}, {"step": "made", "n_traces": 12, "n_rows": 12},
+        {"step": "mask", "n_traces": 0, "n_rows": 0}, {"step": "written", "n_traces": 12, "n_rows": 12},
+    ]  # fmt: skip
+    assert "chosen: kept or masked by curation, or fit the filter" in shown.out
     assert "12 email" in shown.err
 
 

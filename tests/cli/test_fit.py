@@ -13,9 +13,10 @@ from analysis.counterfactual.agents.fitting import event_of, lessons
 from analysis.counterfactual.agents.trainable import load
 from analysis.counterfactual.sandbox import layers
 from analysis.errors import TraceError
-from analysis.model import Outcome, Source, Trace, decode
+from analysis.model import Agent, Outcome, Source, Trace, decode
 from analysis.workspace import SCHEMAS, Snapshot, Workspace
 from tests.cli.conftest import Run
+from tests.pipeline.corpus import write_traces
 
 LEAD = "about = 'Splits as it likes.'\nsplit = 'asked'\n[components.coder]\ncompetence = 1\n"
 WILD = "[components.planner]\nsplits = { 'same part' = 0.5 }\n"
@@ -93,8 +94,23 @@ def credit(store: Path, runs: bytes) -> None:
     assert event_of(next(row for row in rows_of(trace) if row.purpose == "plan")) == "plan"
     row = {"study": "s", "trace_id": trace.trace_id, "event_id": "plan", "metric": "passed", "credit": 0.5, "confirmed": True}
     table = pa.Table.from_pylist([{**row, "seed_block": block} for block in ("screen", "confirm")], schema=SCHEMAS["effects"])
+    study = pa.Table.from_pylist([{"study": "s", "is_sound": True}], schema=SCHEMAS["effect_runs"])
     workspace = Workspace(store)
-    workspace.commit(Snapshot(workspace).head, {"effects": [workspace.write("effects", table)]})
+    files = {name: [workspace.write(name, rows)] for name, rows in (("effects", table), ("effect_runs", study))}
+    workspace.commit(Snapshot(workspace).head, files)
+
+
+def test_an_unknown_component_is_answered_with_those_that_the_runs_have(run: Run, tmp_path: Path) -> None:
+    trace = run_with("stop", passed=True, name="counterpoint:a")
+    trace = msgspec.structs.replace(trace, agents=(Agent(agent_id="coder-1", component="coder"),))
+    assert run("import", write_traces(tmp_path / "t.jsonl", [trace])).code == 0
+    ran = run("fit", "--component", "planer", "--out", "policy.json")
+    assert (ran.code, ran.out, ran.err) == (
+        2, "", "--component: no run has this component (got planer, expected coder, other, planner)\n"
+    )  # fmt: skip
+    silent = run("fit", "--component", "coder", "--out", "policy.json")  # it is there, and decided nothing
+    assert (silent.code, "0 decisions of coder in 1 traces, and none of them counts" in silent.err) == (1, True)
+    assert not (tmp_path / "policy.json").exists()
 
 
 def test_without_decisions_it_says_how_to_have_them(run: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 from pathlib import Path
 
@@ -55,6 +56,16 @@ def test_more_trials_add_to_the_file_and_change_nothing_in_it(teams: Run, tmp_pa
     before = (tmp_path / "a.jsonl").read_bytes()
     assert teams(*chosen, "--trials", "2", "--json").json["made"] == 1
     assert (tmp_path / "a.jsonl").read_bytes().startswith(before)
+
+
+def test_a_second_run_on_the_same_file_is_told_so_in_one_line(teams: Run, tmp_path: Path) -> None:
+    with (tmp_path / "a.jsonl").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        ran = teams("--tasks", "chain-3", "--team", "chatty", "--out", "a.jsonl")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "a.jsonl: another run, it is not known which, writes to this file - wait until it ends, or give another --out\n"
+    )
 
 
 def test_a_budget_leaves_runs_for_another_call(teams: Run) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import subprocess
+import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +39,7 @@ from analysis.counterfactual.runs import Budget, Job, jobs_of, recipes, replay, 
 from analysis.counterfactual.runtime import Trial, execute, with_answers
 from analysis.counterfactual.tasks.shapes import SHAPES
 from analysis.counterfactual.teams import ready_teams
-from analysis.errors import TaskError, TeamError
+from analysis.errors import BusyError, TaskError, TeamError
 from analysis.model import Event, Trace, decode, encode
 from analysis.orchestration.difficulty import d_orch, features
 from analysis.orchestration.graph import event_graph
@@ -361,6 +363,27 @@ def test_runs_go_on_after_a_crash_and_the_file_has_the_same_bytes(tmp_path: Path
     assert cut.read_bytes() == wide.read_bytes() == whole.read_bytes()
     assert [decode(line).trace_id for line in lines] == [job.trace_id for job in jobs]
     assert run_many(jobs, whole).n_made == 0
+
+
+def test_a_file_is_written_by_one_call_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path: Path) -> None:
+    jobs = jobs_of(recipes("chain-3", 1, seed=7), [TEAMS["single"]], n_trials=1, seed=7)
+    out = tmp_path / "runs.jsonl"
+    holds = (
+        "import time\nfrom pathlib import Path\nfrom analysis.counterfactual.runs import _alone\n"
+        f"with _alone(Path({str(out)!r})):\n    print('held', flush=True)\n    time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", holds], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(BusyError) as error:
+            run_many(jobs, out)
+        assert str(error.value) == (
+            f"{out}: another run, it is not known which, writes to this file - wait until it ends, or give another --out"
+        )
+        assert run_many(jobs, tmp_path / "other.jsonl").n_made == 1
+        other.kill()
+    assert run_many(jobs, out).n_made == 1
+    assert run_many(jobs, out).n_there == 1
 
 
 def test_a_spent_budget_begins_no_new_run(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_every_ready_team_tries_tasks_of_several_shapes_three_times(samples: lis
         (1, 3, 2), (1, 4, 0), (1, 4, 3), (2, 3, 2), (3, 1, 0),
     ]  # fmt: skip
     assert {found.n_runs for found in baselines(samples).values()} == {3}
-    assert baselines(samples).keys() == {task for task, _ in tries}
+    assert baselines(samples).keys() == {("simulated", task) for task, _ in tries}
 
 
 @pytest.mark.parametrize("team", STYLES)

@@ -140,6 +140,19 @@ def test_one_component_to_blame_is_masked_and_the_rest_stays() -> None:
     assert outcomes(queued)["t02"] == "queued"
 
 
+def test_each_line_of_the_funnel_adds_up_and_says_how_many_of_those_that_came_were_waiting() -> None:
+    """One lies within its noise of the threshold and is queued, two have no tied claims: segments sees four, the quota three."""
+    gates = [{"gate": "coherence", "max": 0.3, "near": "queue"}, {"gate": "outcome"}]
+    rows = frame(5, norm=[0.5, 0.1, 0.9, np.nan, np.nan], passed=[1.0, 1.0, 1.0, 1.0, 1.0])
+    rows.loc[0, "residual_debiased"] = 0.2
+    found = curate(rows, policy_of({"gates": gates, "quotas": {"without_claims": "drop"}})).report["by_gate"]
+    columns = ("gate", "entered", "waiting", "passed", "masked", "returned", "queued", "dropped")
+    assert [tuple(row[name] for name in columns) for row in found] == [
+        ("coherence", 5, 0, 3, 0, 0, 1, 1), ("outcome", 4, 1, 4, 0, 0, 0, 0), ("segments", 4, 1, 4, 0, 0, 0, 0),
+        ("without claims", 3, 0, 1, 0, 0, 0, 2),
+    ]  # fmt: skip
+
+
 def test_a_person_has_the_last_word_and_the_funnel_says_who_and_when() -> None:
     policy = policy_of({"gates": [{"gate": "outcome"}], "quotas": {"max_per_task": 1}, "batches": {"size": 1, "ratio_first": 1}})
     rows = frame(4, passed=[0.0, 1.0, 1.0, 0.0], norm=[0.9, 0.0, 0.0, 0.9], task_id="a")

@@ -8,6 +8,8 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from analysis import data_folder
 from analysis.curation.fields import fields_of
@@ -74,12 +76,43 @@ def test_texts_with_quotes_and_umlauts_survive_and_other_seeds_are_other_policie
          "add it to stages, or take its share away"),
         ({"curriculum": {"shares": {"warmup": 0}}}, "all shares are 0 - give one stage more, or leave shares out"),
         ({"curriculum": {"shares": {"warmup": 0.7, "integrated": 0.6}}}, "the shares add up to more than 1 (got 1.3)"),
-        ({"version": 2}, "policy: version: a field does not have its shape (got Invalid enum value 2)"),
+        ({"version": 2}, "policy: version: this value is not allowed (got 2, expected 1)"),
         ({"gates": [{"gate": "coherense"}]},
-         "policy: gates[0].gate: a field does not have its shape (got Invalid value 'coherense')"),
+         "policy: gates[0].gate: this value is not allowed (got coherense, expected one of coherence, hedging, outcome, measure, "
+         "credit, labels) - did you mean coherence?"),
+        ({"gates": [{"max": 0.1}]}, "policy: gates[0]: the field `gate` is missing (expected one of coherence, hedging,"),
+        ({"gates": [{"gate": 3}]}, "policy: gates[0].gate: a field does not have its shape (got 3, expected one of coherence,"),
+        ({"gates": [{"gate": "measure"}]},
+         "policy: gates[0]: the field `name` is missing (expected name of the metric, such as q_work or q_orchestration)"),
+        ({"gates": [{"gate": "outcome"}, {"gate": "coherence", "mx": 1}]},
+         "policy: gates[1]: no such field (got mx, expected one of gate, max, max_quantile, level, above, near, unknown) - "
+         "did you mean max?"),
+        ({"gates": [{"gate": "outcome", "unknown": "quue"}]},
+         "gates[0].unknown: this value is not allowed (got quue, expected one of keep, drop, queue) - did you mean queue?"),
+        ({"gates": [{"gate": "credit", "evidence": ["seen"]}]},
+         "policy: gates[0].evidence[0]: this value is not allowed (got seen, expected one of interventional, simulated, "
+         "observational) - `counterpoint curate --explain` shows every field"),
         ({"gates": [{"gate": "coherence", "max": 2}]},
-         "policy: gates[0].max: a field does not have its shape (got Expected `float` <= 1.0)"),
-        ({"weight": {}}, "policy: the file: a field does not have its shape (got Object contains unknown field `weight`)"),
+         "policy: gates[0].max: a field does not have its shape (got 2, expected a number ≥ 0, ≤ 1)"),
+        ({"gates": "all"}, "gates: a field does not have its shape (got \"all\", expected tables that begin with [[gates]])"),
+        ({"weight": {}},
+         "policy: the file: no such field (got weight, expected one of version, seed, worlds, sources, gates, quotas, weights, "
+         "segments, mixture, order, batches, curriculum) - did you mean weights?"),
+        ({"weights": 3}, "policy: weights: a field does not have its shape (got 3, expected a table)"),
+        ({"worlds": "live"}, "(got \"live\", expected a list of texts among live, simulated, recorded)"),
+        ({"order": {"method": "zag"}},
+         "policy: order.method: this value is not allowed (got zag, expected one of none, sorted, fo, zig, seg, str, saw) - "
+         "did you mean zig?"),
+        ({"order": {"front_share": 0.9, "back_share": 0.9}},
+         "policy: order: a field does not have its shape (got front_share + back_share is 1.8, more than all rows)"),
+        ({"quotas": {"max_per_mood": 3}},
+         "policy: quotas: no such field (got max_per_mood, expected one of min_per_mode, min_per_family, min_per_task, "
+         "max_per_mode, max_per_family, max_per_task, without_claims, without_claims_share) - did you mean max_per_mode?"),
+        ({"curriculum": {"shares": {"warm": 0.5}}},
+         "policy: curriculum.shares: this value is not allowed (got warm, expected one of warmup, individual, orchestration, "
+         "integrated) - did you mean warmup?"),
+        ({"curriculum": {"shares": {"warmup": 3}}},
+         "expected a table of stages (warmup, individual, orchestration, integrated) with numbers from 0 to 1)"),
     ],
 )  # fmt: skip
 def test_a_contradiction_is_one_sentence_that_says_what_to_change(values: dict[str, Any], sentence: str) -> None:
@@ -88,11 +121,34 @@ def test_a_contradiction_is_one_sentence_that_says_what_to_change(values: dict[s
     assert sentence in str(error.value)
 
 
+WRONG = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["gate", "max", "name", "warmup", "x`y"]), inner),
+    max_leaves=4,
+)
+FIELDS = ["seed", "worlds", "sources", "gates", "quotas", "weights", "segments", "order", "batches", "curriculum", "x - at `$.y`"]
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), WRONG | st.dictionaries(st.sampled_from(["shares", "stages", "method"]), WRONG)))
+@example({"gates": [{"gate": "x' - at `$.order`"}]})
+@example({"gates": [{"gate": ["a"]}]})
+def test_whatever_stands_in_a_file_is_taken_or_refused_in_one_line(values: dict[str, Any]) -> None:
+    said = "policy: "
+    try:
+        policy_of(values)
+    except PolicyError as error:
+        said = str(error)
+    assert said.startswith("policy: ")
+    assert "\n" not in said
+
+
 def test_files_that_are_none_are_named(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("gates = [", encoding="utf-8")
     for path, problem in ((tmp_path / "bad.toml", "not a TOML file"), (tmp_path / "no.toml", "the policy cannot be read")):
         with pytest.raises(PolicyError, match=problem) as error:
             find_policy(str(path))
         assert str(path) in str(error.value)
+    with pytest.raises(PolicyError, match=r"no such policy \(got defalt, .* - did you mean default\?"):
+        find_policy("defalt")
     with pytest.raises(PolicyError, match=r"no such policy \(got nope, expected a file \(\*\.toml\), or default, "):
         find_policy("nope")

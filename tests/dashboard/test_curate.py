@@ -218,14 +218,34 @@ def test_an_error_stands_at_its_field_and_under_the_text(here: Workspace, app: A
     assert "The form comes back once the text is TOML." in said(app.info)
 
 
-def test_data_of_several_worlds_ask_which_at_the_field(mine: Workspace, app: AppTest, tmp_path: Path) -> None:
+def test_data_of_several_worlds_offer_each_with_its_count_and_go_on_with_the_chosen_one(
+    mine: Workspace, app: AppTest, tmp_path: Path
+) -> None:
     import_paths(mine, [write_traces(tmp_path / "live.jsonl", [Trace(trace_id="counterpoint:live", world="live")])])
     shown(app)
-    assert "worlds: the data hold several worlds, and the policy does not say which" in said(app.error)
-    assert "1 traces are not analysed" in said(app.info)
-    app.multiselect(key="policy.worlds").set_value(["recorded"]).run()
-    assert not app.error
-    assert app.metric[0].value == "2"
+    assert said(app.info).splitlines()[0] == (
+        "The stage quality has not run for 1 traces: a gate by a metric does with them what its field unknown says. "
+        "The stage residuals has not run for 1 traces: they count as traces without tied claims, which the gates coherence and "
+        "hedging pass."
+    )
+    assert "The traces are of several worlds, and a policy never mixes them silently" in said(app.info)
+    assert [button.label for button in app.button if str(button.key).startswith("policy.world.")] == [
+        "recorded: 8 traces", "live: 1 traces"
+    ]  # fmt: skip
+    assert (list(app.error), list(app.metric), app.button(key="policy.start").disabled) == ([], [], True)
+    ready = text_of(app)
+    app.button(key="policy.world.recorded").click().run()
+    assert text_of(app) == 'worlds = ["recorded"]\n' + ready == drafts.unpack(app.query_params["toml"])
+    assert app.multiselect(key="policy.worlds").value == ["recorded"]
+    assert (app.metric[0].value, app.button(key="policy.start").disabled) == ("2", False)
+    assert not [button for button in app.button if str(button.key).startswith("policy.world.")]
+
+
+def test_several_worlds_may_be_mixed_where_the_field_names_them(mine: Workspace, app: AppTest, tmp_path: Path) -> None:
+    import_paths(mine, [write_traces(tmp_path / "live.jsonl", [Trace(trace_id="counterpoint:live", world="live")])])
+    shown(app)
+    app.multiselect(key="policy.worlds").set_value(["live", "recorded"]).run()
+    assert "all 9 traces" in said(app.caption)
 
 
 def test_a_gate_with_nothing_to_go_by_says_what_to_run(here: Workspace, app: AppTest) -> None:
@@ -253,7 +273,14 @@ def test_curate_all_is_a_job_and_leads_to_the_funnel(mine: Workspace, app: AppTe
 
 def test_the_funnel_lists_the_traces_of_a_gate_and_the_way_of_one(here: Workspace, app: AppTest) -> None:
     shown(app, view="funnel", gate="2", outcome="queued", trace="torn-0")
-    passages, traces, way = (frame.value for frame in app.dataframe)
+    gates, passages, traces, way = (frame.value for frame in app.dataframe)
+    assert gates["Threshold"].dropna().tolist() == [0.05, 0.2, 0.3]
+    assert gates.drop(columns=["Gate", "Threshold"]).to_numpy().tolist() == [
+        [8, 0, 7, 0, 0, 0, 1], [7, 0, 7, 0, 0, 0, 0], [7, 0, 3, 1, 0, 3, 0], [4, 0, 4, 0, 0, 0, 0]
+    ]  # fmt: skip
+    parts = ["Passed", "Masked", "Taken back", "Queued", "Dropped"]
+    assert gates["Came"].tolist() == gates[parts].sum(axis=1).tolist()
+    assert "Came = passed + masked + taken back + queued + dropped." in said(app.caption)
     assert passages["Traces"].groupby(passages["Gate"], sort=False).sum().to_dict() == {
         "hedging": 8, "coherence": 7, "segments": 7, "batches": 4
     }  # fmt: skip
@@ -261,7 +288,7 @@ def test_the_funnel_lists_the_traces_of_a_gate_and_the_way_of_one(here: Workspac
     assert list(way["Said"]) == ["passed", "passed", "queued"]
     assert said(app.subheader).splitlines() == ["segments: queued", f"The way of {TORN[0]}"]
     shown(app, gate="", outcome="masked", trace="counterpoint:blame-0")
-    _, traces, _, parts = (frame.value for frame in app.dataframe)
+    _, _, traces, _, parts = (frame.value for frame in app.dataframe)
     assert list(traces["Trace"]) == ["counterpoint:blame-0"]
     assert dict(zip(parts["Component"], parts["Trained on"], strict=True))["c"] == "no"
 

@@ -61,7 +61,7 @@ def test_stages_by_model_are_shares_of_the_models_that_have_some() -> None:
     figure = stages_by_model(ROWS, selected="n")
     assert {bar.name: list(bar.x) for bar in figure.data} == {"warmup": [1.0, 0.0], "integrated": [0.0, 1.0]}
     assert list(figure.layout.yaxis.ticktext) == ["m", "<b>n</b>"]
-    assert figure.layout.title.subtitle.text == "colours as beside · 2 of 3 models"
+    assert figure.layout.title.subtitle.text == "colours as beside · 2 of 3 models or conditions"
     many = pd.DataFrame({"model": [f"m{n:03d}" for n in range(MAX_MODELS + 5)], "stage": "warmup"})
     assert len(stages_by_model(many).data[0].x) == MAX_MODELS
 
@@ -85,7 +85,7 @@ def test_models_without_any_correlation_are_left_out_of_their_map() -> None:
     values = np.array([[1.0, 0.4, np.nan], [0.4, 1.0, np.nan], [np.nan, np.nan, 1.0]])
     figure = model_map(pd.DataFrame(values, index=names, columns=names))
     assert [list(line) for line in figure.data[0].z] == [[1.0, 0.4], [0.4, 1.0]]
-    assert figure.layout.title.subtitle.text.endswith("2 of 3 models")
+    assert figure.layout.title.subtitle.text.endswith("2 of 3 models or conditions")
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +111,8 @@ def test_the_first_screen_counts_the_stages_and_lists_the_hardest_first(tried: W
     assert not app.exception
     said = [markdown.value.replace("\\", "") for markdown in app.markdown]
     assert any("8 tasks and models in a stage: 3 warmup, 1 individual, 1 orchestration, 3 integrated." in line for line in said)
+    assert any(caption.value.startswith("Model or condition: the models that the agents") for caption in app.caption)
+    assert {"Model or condition"} <= set(app.dataframe[-1].value.columns)
     assert any("medians of 8 tasks and models" in caption.value.replace("\\", "") for caption in app.caption)
     stages, tasks = (frame.value for frame in app.dataframe)
     assert dict(zip(stages["Stage"], stages["Tasks"], strict=True)) == {
@@ -151,10 +153,10 @@ def test_models_are_compared_within_one_source_of_attempts(tried: Workspace, app
     app.switch_page(FILE).run()
     assert not app.exception
     assert any("mean 1.00, least 1.00, largest 1.00, over 1 pairs" in m.value for m in app.markdown)
-    assert list(app.dataframe[0].value["Model"]) == ["x", "y"]
+    assert list(app.dataframe[0].value["Model or condition"]) == ["x", "y"]
     app.query_params["source"] = "simulated attempts"
     app.run()
-    assert any("No two models share five tasks" in info.value for info in app.info)
+    assert any("No two models or conditions share five tasks" in info.value for info in app.info)
 
 
 def test_pass_tables_can_be_brought_and_dropped(tried: Workspace, app: AppTest) -> None:

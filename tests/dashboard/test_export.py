@@ -254,6 +254,10 @@ def test_an_export_shows_what_it_holds_and_leads_to_training(page: AppTest, work
     assert {metric.label: metric.value for metric in page.metric if metric.label != "Size"} == {
         "Rows": "3", "Left out": "2", "Secrets taken out": "2",
     }  # fmt: skip
+    steps = next(table.value for table in page.dataframe if "Step" in table.value)
+    assert steps[["Traces", "Rows"]].astype(object).where(steps[["Traces", "Rows"]].notna(), None).to_numpy().tolist() == [
+        [2, None], [0, None], [0, None], [2, 4], [0, 1], [2, 3]
+    ]  # fmt: skip
     out = Path(workspace.location) / "exports" / "mine-1"
     assert page.code[0].value == f"{out}\nmanifest {done.manifest['id']}"
     page.button(key="export.train").click().run()

@@ -48,7 +48,7 @@ def steps(n: int) -> list[Event]:
 def test_c20_overhead_and_efficiency_in_steps() -> None:
     """27.7 turns against 7.2: ten times the steps give the same ratios; of all runs 46.3 % pass."""
     alone = Baseline(n_runs=1, n_outcomes=0, p_passed=None, makespan={}, tokens=None, n_steps=72)
-    found = named(run(*steps(277), task=Task(task_id="t"), outcome=Outcome(passed=True)), baseline={"t": alone})
+    found = named(run(*steps(277), task=Task(task_id="t"), outcome=Outcome(passed=True)), baseline={("recorded", "t"): alone})
     assert found["overhead_steps_rate"].value == pytest.approx(2.847, abs=5e-4)
     assert 0.463 * (found["step_efficiency"].value or 0) == pytest.approx(0.1203, abs=5e-5)
 
@@ -66,9 +66,8 @@ def test_the_baseline_is_the_mean_of_the_runs_by_one_agent() -> None:
         solo(3, passed=None, seconds=None, tokens=300),
         team,
     ]
-    assert baselines(runs) == {
-        "t": Baseline(n_runs=3, n_outcomes=2, p_passed=0.5, makespan={"clock": 6, "tokens": 300}, tokens=200, n_steps=1)
-    }
+    mean = Baseline(n_runs=3, n_outcomes=2, p_passed=0.5, makespan={"clock": 6, "tokens": 300}, tokens=200, n_steps=1)
+    assert baselines(runs) == {("recorded", "t"): mean}
 
 
 def test_runs_without_a_task_or_without_an_agent_are_no_baseline() -> None:
@@ -98,6 +97,20 @@ def test_a_gain_says_whether_quality_is_equal(passed: bool | None, gain: float |
     assert beside == {"passed": 0.5, "makespan_s": 6, "tokens": 200}
 
 
+def test_a_run_is_measured_against_single_agents_of_its_own_world_only() -> None:
+    """A recorded team that took 300 tokens: of the single agents one was recorded with 100, one simulated with 900."""
+    made_up = msgspec.structs.replace(solo(2, passed=False, seconds=8, tokens=900), world="simulated")
+    known = baselines([solo(1, passed=True, seconds=4, tokens=100), made_up])
+    assert {key: (found.n_runs, found.tokens) for key, found in known.items()} == {
+        ("recorded", "t"): (1, 100), ("simulated", "t"): (1, 900),
+    }  # fmt: skip
+    assert named(team(True), baseline=known)["baseline_tokens"].value == 100
+    alone = named(team(True), baseline=baselines([made_up]))
+    assert (alone["gain_passed"].value, alone["gain_passed"].reason) == (
+        None, "no run of the task by a single agent in this world"
+    )  # fmt: skip
+
+
 def test_without_a_baseline_gains_are_absent_and_so_are_those_of_the_baseline_itself() -> None:
     gains = (
         "gain_passed",
@@ -107,7 +120,7 @@ def test_without_a_baseline_gains_are_absent_and_so_are_those_of_the_baseline_it
         "step_efficiency",
         "baseline_passed",
     )
-    assert {named(team(True))[name].reason for name in gains} == {"no run of the task by a single agent"}
+    assert {named(team(True))[name].reason for name in gains} == {"no run of the task by a single agent in this world"}
     alone = solo(1, passed=True, seconds=4, tokens=100)
     assert {named(alone, baseline=baselines([alone]))[name].reason for name in gains} == {"this run is itself by a single agent"}
 
@@ -121,7 +134,7 @@ def test_makespans_of_different_bases_are_never_compared() -> None:
 
 def test_a_baseline_survives_its_way_through_json() -> None:
     known = baselines([solo(1, passed=True, seconds=4, tokens=100)])
-    assert msgspec.convert(msgspec.to_builtins(known), dict[str, Baseline]) == known
+    assert msgspec.convert(msgspec.to_builtins(known["recorded", "t"]), Baseline) == known["recorded", "t"]
 
 
 # Tokens

@@ -135,6 +135,12 @@ def test_credit_is_confirmed_and_turned_so_that_more_is_better(store: Workspace)
         {**effect, "metric": "tokens", "seed_block": "confirm", "confirmed": True, "credit": 30.0},
         {**effect, "metric": "tokens", "seed_block": "confirm", "confirmed": True, "credit": -99.0, "evidence": "simulated"},
     ])  # fmt: skip
+    added(
+        store,
+        "effects",
+        [{**effect, "study": "unsound", "metric": "passed", "seed_block": "confirm", "confirmed": True, "credit": 9.0}],
+    )
+    added(store, "effect_runs", [{"study": "s", "is_sound": True}, {"study": "unsound", "is_sound": False}])
     row = rows_of(store, policy_of({"gates": [{"gate": "credit"}, {"gate": "credit", "metric": "tokens"}]}))["plan-00"]
     assert (row["credit passed (interventional)"], row["credit tokens (interventional)"]) == (0.4, -30.0)
 
@@ -164,7 +170,7 @@ def test_parts_and_ties_are_those_of_the_traces_that_are_taken(store: Workspace)
 def test_several_worlds_are_never_mixed_silently(tmp_path: Path) -> None:
     workspace = loaded(tmp_path, [team("a", {"x": 0.5}, world="live"), team("b", {"x": 0.5}), team("c", {"x": 0.5})])
     with pytest.raises(
-        PolicyError, match=r'several worlds.*live \(1 traces\), recorded \(2 traces\).*write worlds = \["recorded"\]'
+        PolicyError, match=r'several worlds.*live \(1 traces\), recorded \(2 traces\).*write worlds = \["recorded"\] at the top'
     ):
         curate_workspace(workspace, Policy(), name="d")
     assert curate_workspace(workspace, policy_of({"worlds": ["live"]}), name="d")["counts"]["input"] == 1
@@ -184,8 +190,11 @@ def test_several_worlds_are_never_mixed_silently(tmp_path: Path) -> None:
          "policy: curriculum: no task has a stage or a difficulty yet - run `counterpoint curriculum`"),
         ({"order": {"score": "joint"}}, "policy: order.score joint: no task has a stage or a difficulty yet"),
         ({"curriculum": {"model": "m9"}},
-         "policy: curriculum.model: nothing is known of this model (got m9, expected none is known)"),
-        ({"gates": [{"gate": "credit", "metric": "depth"}]}, "neither more nor less of this metric is better (got depth)"),
+         "policy: curriculum.model: nothing is known of this model or condition (got m9, expected none is known)"),
+        ({"gates": [{"gate": "credit", "metric": "depth"}]}, "neither more nor less of this metric is better (got depth, "
+         "expected one of passed, "),
+        ({"gates": [{"gate": "credit", "metric": "pased"}]}, "did you mean passed?"),
+        ({"sources": {"formats": ["counterpont"]}}, "did you mean counterpoint?"),
     ],
 )  # fmt: skip
 def test_a_policy_that_does_not_fit_the_data_says_what_to_change(store: Workspace, values: dict[str, Any], sentence: str) -> None:
@@ -201,7 +210,7 @@ def test_stages_come_from_the_difficulties_of_the_model_that_is_named(store: Wor
             for model, stage in (("m1", "warmup"), ("m2", "integrated"))]  # fmt: skip
     added(store, "difficulty", rows)
     wanted = {"curriculum": {"stages": ["warmup"]}}
-    with pytest.raises(PolicyError, match=r"several models have difficulties \(got m1, m2\) - name one"):
+    with pytest.raises(PolicyError, match=r"several models or conditions have difficulties \(got m1, m2\) - name one"):
         curate_workspace(store, policy_of(wanted), name="d")
     curate_workspace(store, policy_of({"curriculum": {"model": "m1", "stages": ["warmup"]}}), name="d")
     assert {name for name, outcome in outcomes(store, "d").items() if outcome == "kept"} == {PLAN}

@@ -82,7 +82,9 @@ def curated(tmp_path: Path) -> Workspace:
         effects=[
             effect | {"delta_q": -0.5, "low": -0.9, "high": -0.1, "n": 4}, effect | {"operator": "x", "delta_q": 0.0, "n": 12},
             effect | {"evidence": "observational", "delta_q": 9.0, "n": 1},
+            effect | {"study": "unsound", "evidence": "interventional", "delta_q": 9.0, "n": 99},
         ],
+        effect_runs=[{"study": "e", "is_sound": True}, {"study": "unsound", "is_sound": False}],
         residuals=[{**last, "residual": 0.2, "residual_norm": 0.4}],
         attribution=[{**last, "component": "coder", "energy": 0.03}, {**last, "component": "planner", "energy": 0.01}],
         difficulty=[{"task_id": "task-h7", "model": "m", "source": "runs", "n": 8, "d_req": 0.25, "d_orch": 0.5},
@@ -224,7 +226,7 @@ def test_pairs_go_where_their_trace_goes(curated: Workspace, tmp_path: Path) -> 
     [
         ("x", [], "", "no data set has this name \\(got x, expected d\\)"),
         ("d", ["trl"], "", "no such format \\(got trl, expected trl-sft, "),
-        ("d", ["trl-dpo"], "", "made of counterfactual pairs, and there are none"),
+        (None, ["trl-dpo"], "task:task-b1", "made of counterfactual pairs, and there are none"),
         (None, [], "passed:no", "no trace is left to export"),
     ],
 )

@@ -146,6 +146,30 @@ def test_what_cannot_be_trained_says_why(tmp_path: Path) -> None:
     assert set(trainable()) <= set(views())
 
 
+@pytest.mark.parametrize(
+    ("model", "line"),
+    [
+        ("./nowhere", "model: there is no such folder (got ./nowhere) - correct the path"),
+        ("../nowhere", "model: there is no such folder (got ../nowhere)"),
+        ("/nowhere/at/all", "model: there is no such folder (got /nowhere/at/all)"),
+        ("~/nowhere", "model: there is no such folder (got ~/nowhere) - correct the path, written out without ~"),
+        ("a/b/c", "model: neither a folder nor a name at a hub (got a/b/c, expected a folder, or owner/name or name of letters"),
+        *[(name, "model: neither a folder nor a name at a hub") for name in (
+            "my model", "-a", "a.", "a--b", "a..b", "a/b.git", "", "Modèle", "x" * 97, "https://huggingface.co/a/b")],
+    ],
+)  # fmt: skip
+def test_a_model_that_can_be_nowhere_is_refused_without_asking_a_hub(model: str, line: str, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError) as error:
+        prepare(exported(tmp_path / "export", "trl-sft"), "trl-sft", tmp_path / "run", model=model)
+    assert str(error.value).startswith(line)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("model", ["m", "org/model", "Qwen/Qwen2.5-0.5B_Instruct", "x" * 96])
+def test_a_name_that_a_hub_could_have_is_planned_with(model: str, tmp_path: Path) -> None:
+    assert prepare(exported(tmp_path / "export", "trl-sft"), "trl-sft", tmp_path / "run", model=model).model == model
+
+
 def test_a_trainer_of_another_environment_is_not_started_here(tmp_path: Path) -> None:
     prepare(exported(tmp_path / "export", "axolotl"), "axolotl", tmp_path / "run", model="m")
     with pytest.raises(TrainingError, match="axolotl: the trainer is not installed here"):

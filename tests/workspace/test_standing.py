@@ -64,6 +64,9 @@ def test_traces_wait_until_they_are_analysed(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, create=True)
     report = import_paths(workspace, [data_folder() / "samples" / "gather-3.jsonl"])
     assert standing.n_not_analysed(Snapshot(workspace)) == len(report.added)
+    analyse(workspace, only=["quality"])
+    left = {stage: standing.n_without(Snapshot(workspace), stage) for stage in ("quality", "residuals")}
+    assert left == {"quality": 0, "residuals": len(report.added)}
     analyse(workspace)
     snapshot = Snapshot(workspace)
     assert standing.n_not_analysed(snapshot) == 0
