@@ -130,7 +130,7 @@ class Pool:
         ]  # fmt: skip
         found = effects(pd.DataFrame(rows))
         agrees = np.array([row.delta_q * sum(screened[row.trace_id]) > 0 for row in found.itertuples()])
-        return int(((found["q"] <= 0.05) & agrees).sum())
+        return int(((found["q_value"] <= 0.05) & agrees).sum())
 
 
 def by_race(pool: Pool, drawn: dict[str, Floats], n_pairs: int, seed: int) -> tuple[Screened, list[str]]:

@@ -21,13 +21,13 @@ from dashboard.loading import effects as studies
 
 CELLS = {
     "operator": "Change", "event_kind": "At", "delta_q": "ΔQ", "low": "From", "high": "To", "why": "Why no interval",
-    "n": "Pairs", "n_tasks": "Tasks", "zero_share": "No difference at all share", "p": "p", "p_adjusted": "Adjusted p",
+    "n": "Pairs", "n_tasks": "Tasks", "zero_share": "No difference at all share", "p": "p", "q_value": "q",
     "evidence": "Evidence", "world": "World", "cost": "Tokens",
 }  # fmt: skip
 EVENTS = {
     "verdict": "Decision", "credit": "Credit", "delta_q": "ΔQ of the change", "low": "From", "high": "To", "n": "Pairs",
     "state": "State", "seed_block": "Seeds", "operator": "Change", "how": "How", "event_kind": "At",
-    "event_id": "Event", "trace_id": "Trace", "p_adjusted": "Adjusted p", "e_value": "E", "shrunken": "Shrunken ΔQ",
+    "event_id": "Event", "trace_id": "Trace", "q_value": "q", "e_value": "E", "shrunken": "Shrunken ΔQ",
     "evidence": "Evidence", "world": "World", "cost_tokens": "Tokens",
 }  # fmt: skip
 TRACES = {
@@ -38,7 +38,7 @@ PAIR = {name: comparing.METRICS[name] for name in ("name", "value_a", "value_b",
 OBSERVED = {
     "factor": "Factor", "level_a": "From level", "level_b": "To level", "delta_q": "Difference", "low": "From", "high": "To",
     "why": "Why no interval", "n": "Pairs", "n_tasks": "Tasks", "n_contexts": "Settings of the rest", "p": "p",
-    "p_adjusted": "Adjusted p", "better": "Better", "evidence": "Evidence", "world": "World",
+    "q_value": "q", "better": "Better", "evidence": "Evidence", "world": "World",
 }  # fmt: skip
 BLOCKS = {
     "seed_block": "Seeds", "evidence": "Evidence", "world": "World", "n_changes": "Changes", "n_pairs": "Pairs",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,9 +134,9 @@ def effects_(
     store_effects(store, name, rows, run_row(done, frame, seed=seed, allocation=by))
     cells = cell_rows(frame, seed=seed, allocation=by)
     # A recording without clock and outcome has none of the usual metrics; then all that it has are told.
-    cells = [_said(cell) for cell in [cell for cell in cells if cell["metric"] in _USUAL] or cells]
+    cells = [cell for cell in cells if cell["metric"] in _USUAL] or cells
     counts = {"made": done.n_made, "there": done.n_there, "left": done.n_left, "tokens": done.n_tokens, "effects": len(rows)}
-    confirmed = [_said(row) for row in _confirmed(rows)]
+    confirmed = _confirmed(rows)
     controls = [{"name": c.name, "ok": c.ok, "n": c.n, "note": c.note} for c in done.controls]
     if json:
         print_json({**counts, "study": name, "is_sound": done.is_sound, "controls": controls, "cells": cells,
@@ -232,13 +232,8 @@ def _confirmed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["confirmed"] and row["seed_block"] == "confirm"]
 
 
-def _said(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as it is told: the adjusted p is stored as `q` of a cell and `q_value` of a decision."""
-    return {"p_adjusted" if name in ("q", "q_value") else name: value for name, value in row.items()}
-
-
 def _show(cells: Sequence[dict[str, Any]], confirmed: Sequence[dict[str, Any]], controls: Sequence[dict[str, Any]]) -> None:
-    fields = ("operator", "event_kind", "evidence", "metric", "n", "n_tasks", "delta_q", "low", "high", "p_adjusted")
+    fields = ("operator", "event_kind", "evidence", "metric", "n", "n_tasks", "delta_q", "low", "high", "q_value")
     print_table(fields, [[cell[name] for name in fields] for cell in cells])
     if confirmed:
         typer.echo("")

@@ -39,8 +39,8 @@ _SHARES = {"passed", "tests_rate", *[name for name, meaning in METRICS.items() i
 _BETTER = {"passed": "higher", "tests_rate": "higher", "score": "higher", "log_q_parallel_self": "higher"}
 _WORLDS = ("metric", "world", "evidence")  # never pooled
 _FOUND = (
-    "n", "n_tasks", "n_missing", "unit", "delta_q", "credit", "low", "high", "how", "se", "p", "q", "p_sign", "log_e", "q_e",
-    "zero_share", "delta_q_shrunken", "cost", "better",
+    "n", "n_tasks", "n_missing", "unit", "delta_q", "credit", "low", "high", "how", "se", "p", "q_value", "p_sign", "log_e",
+    "q_e", "zero_share", "delta_q_shrunken", "cost", "better",
 )  # fmt: skip
 
 _TEXTS = ("unit", "how", "better")
@@ -61,7 +61,8 @@ def effects(pairs: pd.DataFrame, *, by: Sequence[str] = EVENT, seed: int = 0, le
     -------
     The columns `by`, metric, world, evidence, then: n pairs, n_tasks, n_missing; unit, which is drawn: `tasks`, each
     counting once, or the `pairs` of a single task; delta_q and credit = -delta_q; low, high of delta_q and how they were found
-    (below); se; p, of no effect, and q inside the family of operator, event kind and metric (Benjamini & Hochberg 1995);
+    (below); se; p, of no effect, and q_value (Benjamini & Hochberg 1995) over the rows of an operator, event kind and metric,
+    or over all rows of a metric where each operator and event kind has one row, as with `CELL`;
     p_sign, the confidence that the sign is right; log_e against no effect and q_e over the whole table (e-BH), for
     metrics in [0, 1] alone; zero_share of pairs that changed nothing at all; delta_q_shrunken; cost; better (`higher`, `lower`
     or `neither`: where lower is better, an event with a credit above 0 was bad). NaN where absent. Sorted.
@@ -90,7 +91,8 @@ def effects(pairs: pd.DataFrame, *, by: Sequence[str] = EVENT, seed: int = 0, le
     table = table.astype({name: int if name.startswith("n") else float for name in _FOUND if name not in _TEXTS})
     table["better"] = [better_of(name) for name in table["metric"]]
     if rows:
-        table = _corrected(table, [name for name in ("operator", "event_kind") if name in by])
+        family = [name for name in CELL if name in by]
+        table = _corrected(table, family if {*by} - {*CELL} else [])
         table["delta_q_shrunken"] = _shrunken(table, ["operator", *_WORLDS] if "operator" in by else [*_WORLDS])
     return table
 
@@ -160,8 +162,8 @@ def exportable(
 
     Returns
     -------
-    The rows of `effects` on the first block, and n, delta_q, low, high and q on the second, with `_confirm`. `export` is
-    `confirmed` where the fresh effect has the sign of the screened one and q_confirm <= alpha: `credit_export` is then the
+    The rows of `effects` on the first block, and n, delta_q, low, high and q_value on the second, with `_confirm`. `export` is
+    `confirmed` where the fresh effect has the sign of the screened one and q_value_confirm <= alpha: `credit_export` is then the
     fresh one. Else it is `shrunken` where delta_q_shrunken is known, or empty where there is nothing to export.
 
     Raises ValueError where both blocks are the same: the largest of many effects is partly luck, and would confirm itself.
@@ -170,9 +172,9 @@ def exportable(
         raise ValueError(f"effects found in the seed block {screen!r} cannot be confirmed in the same block")
     keys = [*by, *_WORLDS]
     first = effects(pairs[pairs["seed_block"] == screen], by=by, seed=seed)
-    fresh = effects(pairs[pairs["seed_block"] == confirm], by=by, seed=seed)[[*keys, "n", "delta_q", "low", "high", "q"]]
+    fresh = effects(pairs[pairs["seed_block"] == confirm], by=by, seed=seed)[[*keys, "n", "delta_q", "low", "high", "q_value"]]
     table = first.merge(fresh, on=keys, how="left", suffixes=("", "_confirm"))
-    is_confirmed = (table["q_confirm"] <= alpha) & (np.sign(table["delta_q"]) == np.sign(table["delta_q_confirm"]))
+    is_confirmed = (table["q_value_confirm"] <= alpha) & (np.sign(table["delta_q"]) == np.sign(table["delta_q_confirm"]))
     is_confirmed &= table["delta_q_confirm"] != 0
     table["export"] = np.where(is_confirmed, "confirmed", np.where(table["delta_q_shrunken"].notna(), "shrunken", ""))
     table["credit_export"] = -table["delta_q_confirm"].where(is_confirmed, table["delta_q_shrunken"])
@@ -269,9 +271,9 @@ def _p_signs(d: Floats) -> float:
 
 
 def _corrected(table: pd.DataFrame, family: Sequence[str]) -> pd.DataFrame:
-    table["q"] = math.nan
+    table["q_value"] = math.nan
     for _, group in table.groupby([*family, *_WORLDS], dropna=False):
-        table.loc[group.index, "q"] = _floats(benjamini_hochberg(group["p"].tolist()))
+        table.loc[group.index, "q_value"] = _floats(benjamini_hochberg(group["p"].tolist()))
     known = [None if math.isnan(value) else value for value in table["log_e"].astype(float)]
     return table.assign(q_e=_floats(e_benjamini_hochberg(known)))
 

@@ -31,17 +31,17 @@ from analysis.counterfactual.study import Study
 
 TABLES = ("effects", "effect_runs")
 #: Fields of a table of effects -> those of the stored one.
-_NAMES = {"q": "q_value", "delta_q_shrunken": "shrunken", "cost": "cost_tokens"}
+_NAMES = {"delta_q_shrunken": "shrunken", "cost": "cost_tokens"}
 #: What takes the number of pairs for given, which a race does not.
-_FIXED_N = ["low", "high", "q"]
-_CELL_FIELDS = ("n", "n_tasks", "unit", "delta_q", "credit", "low", "high", "how", "p", "q", "zero_share", "cost")
+_FIXED_N = ["low", "high", "q_value"]
+_CELL_FIELDS = ("n", "n_tasks", "unit", "delta_q", "credit", "low", "high", "how", "p", "q_value", "zero_share", "cost")
 
 
 def effect_rows(pairs: pd.DataFrame, *, seed: int, allocation: Allocation = "uniform") -> list[dict[str, Any]]:
     """Return rows of the table `effects`, without the name of the study, of a frame of pairs.
 
     A decision that was confirmed has a row for either block, both marked; what a schedule decides has the block `recorded`.
-    The screening of a race has neither interval nor q.
+    The screening of a race has neither interval nor q_value.
     """
     found = [exportable(pairs, screen=SCREEN, confirm=CONFIRM, seed=seed).assign(seed_block=SCREEN)]
     if allocation == "racing":

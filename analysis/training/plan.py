@@ -22,7 +22,7 @@ from analysis.training.formats.lines import OPENRLHF_ARGUMENTS
 
 _PLAN = "plan.json"
 #: As Hugging Face's client checks a name before it asks (`huggingface_hub.utils.validate_repo_id`), together with what
-#: `_check_model` forbids.
+#: `_located` forbids.
 _HUB_NAME = re.compile(r"(\b[\w\-.]{1,96}\b/)?\b[\w\-.]{1,96}\b", re.ASCII)
 Argument = str | int | float | bool
 
@@ -90,7 +90,7 @@ def prepare(
     """
     if target not in _TARGETS:
         raise UnknownNameError("target", "no command trains this view", got=target, expected=", ".join(_TARGETS))
-    _check_model(model)
+    model = _located(model)
     if not export.is_dir():
         raise TrainingError(str(export), "no export there", hint="write one with `counterpoint export --out DIR`")
     view = export / "views" / target
@@ -109,15 +109,18 @@ def prepare(
     return plan
 
 
-def _check_model(model: str) -> None:
-    """Raise TrainingError where the model can be nowhere; whether a hub has it is not asked."""
-    if model and Path(model).is_dir():
-        return
-    if model.startswith(("/", "./", "../", "~")):
-        raise TrainingError("model", "there is no such folder", got=model, hint="correct the path, written out without ~")
-    if not _HUB_NAME.fullmatch(model) or "--" in model or ".." in model or model.endswith(".git"):
+def _located(model: str) -> str:
+    """Return the model as the run, whose folder is another, can name it; whether a hub or another machine has it is not asked."""
+    here = Path(model).expanduser()
+    if model and here.is_dir():
+        return str(here.resolve())
+    if model.startswith(("./", "../", "~")):
+        raise TrainingError("model", "there is no such folder", got=model, hint="correct the path")
+    is_name = _HUB_NAME.fullmatch(model) and "--" not in model and ".." not in model and not model.endswith(".git")
+    if not is_name and not here.is_absolute():
         expected = "a folder, or owner/name or name of letters, digits, `-`, `_` and `.`, at most 96 each"
         raise TrainingError("model", "neither a folder nor a name at a hub", got=model, expected=expected)
+    return model
 
 
 def read_plan(folder: Path) -> Plan:

@@ -75,7 +75,7 @@ def cells(version: Version, study: str) -> pd.DataFrame:
     rows = pd.DataFrame([row for text in stored for row in json.loads(text)])
     if rows.empty:
         return rows
-    rows = rows.rename(columns={"q": "p_adjusted"})
+    rows = rows.rename(columns={"q": "q_value"})  # as studies of older versions call it
     rows["label"] = rows["operator"] + " at " + rows["event_kind"]
     rows["key"] = [list(key) for key in zip(rows["operator"], rows["event_kind"], strict=True)]
     return rows.assign(better=rows["metric"].map(better_of))
@@ -92,7 +92,7 @@ def effect_rows(version: Version, study: str, metric: str) -> pd.DataFrame:
     """Return the effects of a study on a metric, the confirmed and the largest first, with what each decision taken did."""
     rows = frame(
         version,
-        """select * rename (q_value as p_adjusted) from effects where study = $study and metric = $metric and delta_q is not null
+        """select * from effects where study = $study and metric = $metric and delta_q is not null
         order by confirmed desc, seed_block = 'confirm' desc, abs(delta_q) desc, trace_id, event_id, operator, parameters""",
         {"study": study, "metric": metric},
     )
@@ -230,7 +230,7 @@ def observed(version: Version, format: str) -> pd.DataFrame:
     factors = stated_factors(runs["condition"])
     metrics = [name for name in OBSERVED if runs[name].notna().any()]
     rows = observed_effects(runs.join(factors), factors=list(factors), metrics=metrics)
-    rows = rows[rows["n"] > 0].reset_index(drop=True).rename(columns={"q": "p_adjusted"})
+    rows = rows[rows["n"] > 0].reset_index(drop=True)
     keys = rows[["factor", "level_a", "level_b"]].to_numpy().tolist()
     return rows.assign(key=keys, label=[f"{factor}: {a} → {b}" for factor, a, b in keys])
 

@@ -117,12 +117,12 @@ def test_a_study_is_stored_with_its_controls_and_goes_on_where_it_stopped(filled
     assert [(r["study"], r["is_sound"], r["n_traces"], r["n_left"]) for r in runs] == [("effects", True, 2, 0)]
     assert [control["ok"] for control in json.loads(runs[0]["controls"])] == [True] * 5
     told = [*ran.json["cells"], *ran.json["confirmed"]]
-    assert all("p_adjusted" in row and not {"q", "q_value"} & row.keys() for row in told)
+    assert all("q_value" in row and not {"q", "p_adjusted"} & row.keys() for row in told)
     stored = {(row["event_id"], row["operator"], row["metric"]): row["q_value"] for row in rows if row["seed_block"] == "confirm"}
-    assert [row["p_adjusted"] for row in ran.json["confirmed"]] == [
+    assert [row["q_value"] for row in ran.json["confirmed"]] == [
         stored[row["event_id"], row["operator"], row["metric"]] for row in ran.json["confirmed"]
     ]  # fmt: skip
-    assert filled("effects", *options[:-3], "--workers", "1").out.splitlines()[0].split()[-1] == "p_adjusted"
+    assert filled("effects", *options[:-3], "--workers", "1").out.splitlines()[0].split()[-1] == "q_value"
     again = filled("effects", *options)
     assert (again.json["made"], again.json["tokens"], again.json["cells"]) == (0, 0, ran.json["cells"])
     assert Snapshot(Workspace(tmp_path / "store")).sql("select * from effects").to_pylist() == rows

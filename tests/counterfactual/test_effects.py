@@ -96,8 +96,10 @@ def test_c34_inside_a_family_q_is_that_of_benjamini_and_hochberg() -> None:
     other = pairs([1.0, 1, 1, 1, 1, 1], operator="delay")
     table = effects(pd.concat([*events, other]))
     assigned = table[table["operator"] == "assign"]
-    assert assigned["q"].tolist() == benjamini_hochberg(assigned["p"].tolist())
-    assert table[table["operator"] == "delay"]["q"].tolist() == [2 / 64]
+    assert assigned["q_value"].tolist() == benjamini_hochberg(assigned["p"].tolist())
+    assert table[table["operator"] == "delay"]["q_value"].tolist() == [2 / 64]
+    kinds = effects(pd.concat([*events, other, pairs([1.0, 0, 1, 1, 0, 1, 1, 1], operator="stop-later")]), by=CELL)
+    assert kinds["q_value"].tolist() == benjamini_hochberg(kinds["p"].tolist()) != kinds["p"].tolist()
     assert table["q_e"].tolist() == e_benjamini_hochberg(table["log_e"].tolist())
 
 
@@ -314,7 +316,7 @@ def test_what_is_real_is_confirmed_with_its_fresh_credit_and_the_rest_is_shrunke
 def test_an_effect_that_turns_its_sign_on_fresh_seeds_is_not_confirmed() -> None:
     frame = pd.concat([pairs([0.5, 0.6] * 5), pairs([-0.5, -0.6] * 5, seed_block="confirm")])
     (row,) = exportable(frame, screen="screen", confirm="confirm").to_dict("records")
-    assert (row["q_confirm"], row["export"]) == (2 / 1024, "shrunken")
+    assert (row["q_value_confirm"], row["export"]) == (2 / 1024, "shrunken")
 
 
 def test_a_single_pair_is_nothing_to_export_and_a_block_does_not_confirm_itself() -> None:

@@ -113,7 +113,7 @@ def test_credit_is_the_negative_effect_over_the_changes_tried_by_their_pairs(tmp
         ["assign", "confirmed", "helped"], ["assign", "screened", "hurt"], ["delay", "screened", "helped"],
     ]  # fmt: skip
     assert studies.data_set_rows(shown)["delta_q"].tolist() == [-0.4, 0.9, -0.6]
-    assert {"p_adjusted"} == {"q", "q_value", "p_adjusted"} & set(shown.columns)
+    assert {"q_value"} == {"q", "q_value", "p_adjusted"} & set(shown.columns)
 
 
 def test_evidence_that_arrives_counts_each_task_once_and_only_when_it_is_whole() -> None:
@@ -174,7 +174,7 @@ def test_a_recorded_change_is_worked_out_and_what_cannot_be_says_why(there: stud
     beside = next(frame.value for frame in app.dataframe if "B - A" in frame.value).set_index("Metric")
     assert beside.loc["makespan_s", ["A", "B"]].tolist() == [12.0, pytest.approx(13.2)]
     # A study may have been made with runs that are there no more as they were.
-    row = change.rename({"p_adjusted": "q_value"}).to_dict() | {"event_id": "join", "operator": "advance", "parameters": "{}"}
+    row = change.to_dict() | {"event_id": "join", "operator": "advance", "parameters": "{}"}
     workspace = Workspace(there.location)
     run = Snapshot(workspace).sql("select * from effect_runs where study = 'recorded'").to_pylist()[0]
     names = [name for name in Snapshot(workspace).sql("select * from effects limit 0").column_names if name != "study"]
