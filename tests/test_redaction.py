@@ -90,6 +90,19 @@ def test_json_in_json_stays_valid_and_holds_no_secret(parts: list[str], depth: i
         assert after == part if part in HARMLESS else all(s not in after for k, s, around in SECRETS if part == around.format(s))
 
 
+@given(st.lists(texts.map("".join)))
+def test_what_holds_a_secret_is_told_fast_that_it_may(several: list[str]) -> None:
+    told = Redactor().may_hold(several)
+    assert len(told) == len(several)
+    assert all(may or Redactor().text(text) == text for may, text in zip(told, several, strict=True))
+
+
+def test_plain_text_is_told_fast_to_hold_none() -> None:
+    plain = ["def add(a, b): return a + b", "the plan has 4 parts", "A-Long-Word " * 9, ""]
+    assert Redactor().may_hold(plain) == [False] * 4
+    assert Redactor(["plan"]).may_hold(plain) == [True] * 4
+
+
 def test_patterns_of_ones_own_are_taken_out_too() -> None:
     redactor = Redactor(["Project [A-Z][a-z]+"])
     assert redactor.value({"a": ["Project Falcon", 1], "b": None}) == {"a": ["[redacted:custom]", 1], "b": None}

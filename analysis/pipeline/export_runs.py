@@ -171,18 +171,18 @@ def _make(job: Job, facts: dict[str, Facts]) -> None:
 
 def _rows(tables: dict[str, pa.Table], facts: dict[str, Facts], redactor: Redactor | None, drops: list[Drop]) -> pa.Table:
     """Return the rows of some traces in their order, and add what is left out of them."""
+    traces = sorted(traces_from(tables), key=lambda trace: facts[trace.trace_id].order_key)
     rows: list[Row] = []
-    for trace in sorted(traces_from(tables), key=lambda trace: facts[trace.trace_id].order_key):
-        kept, dropped = _of(trace, facts[trace.trace_id], redactor)
+    for trace in traces if redactor is None else redacted(traces, redactor):
+        kept, dropped = _of(trace, facts[trace.trace_id])
         rows += kept
         drops += dropped
     return rows_to_table(rows)
 
 
-def _of(trace: Trace, facts: Facts, redactor: Redactor | None) -> tuple[list[Row], list[Drop]]:
+def _of(trace: Trace, facts: Facts) -> tuple[list[Row], list[Drop]]:
     """Return the rows of a trace on which a loss is taken, and what is left out."""
-    clean = trace if redactor is None else redacted(trace, redactor)
-    rows = list(rows_of(clean, facts))
+    rows = list(rows_of(trace, facts))
     if not rows:
         return [], [Drop(trace.trace_id, "histories", _NO_WORDS)]
     kept = [row for row in rows if any(row.keep)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -16,10 +16,13 @@ _EVENT_FIELDS = ("content", "messages", "error", "task_split", "assignment", "co
 _all_fields = attrgetter(*_EVENT_FIELDS, "context_package")
 
 
-def redacted(trace: Trace, redactor: Redactor) -> Trace:
-    """Return the trace with secrets taken out of its texts; the same object if there were none."""
-    if not redactor.may_hold("\n".join(_texts(trace))):
-        return trace
+def redacted(traces: Sequence[Trace], redactor: Redactor) -> list[Trace]:
+    """Return the traces with secrets taken out of their texts; one that held none is the same object."""
+    holding = redactor.may_hold(["\n".join(_texts(trace)) for trace in traces])
+    return [_clean(trace, redactor) if may_hold else trace for trace, may_hold in zip(traces, holding, strict=True)]
+
+
+def _clean(trace: Trace, redactor: Redactor) -> Trace:
     text = redactor.value(trace.task.text)
     agents = tuple([_changed(agent, ("system_prompt",), redactor) for agent in trace.agents])
     events = tuple([_event(event, redactor) for event in trace.events])

@@ -175,9 +175,9 @@ def _made(version: Version, chosen: Chosen, traces: pd.DataFrame) -> Made:
     facts = Known(pinned, newest, wanted, dataset=chosen.dataset, metric=METRIC).facts(wanted["trace_id"].to_pylist())
     redactor = Redactor(chosen.patterns)
     rows: list[Row] = []
-    for trace in pinned.traces(list(facts)):
-        clean = redacted(trace, redactor) if chosen.redact else trace
-        rows += rows_of(clean, facts[trace.trace_id])
+    traces = pinned.traces(list(facts))
+    for trace in redacted(traces, redactor) if chosen.redact else traces:
+        rows += rows_of(trace, facts[trace.trace_id])
     return Made(sorted(rows, key=lambda row: row.order_key), dict(sorted(redactor.counts.items())))
 
 
