@@ -151,5 +151,18 @@ def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
     return found
 
 
+def benjamini_yekutieli(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return for each p its q, as `benjamini_hochberg` does, however the tests depend on each other.
+
+    Benjamini & Yekutieli 2001 (Annals of Statistics 29): sum 1/k times as large. None and NaN stay None.
+
+    >>> benjamini_yekutieli([0.01, None, 0.02])
+    [0.03, None, 0.03]
+    """
+    found = benjamini_hochberg(p_values)
+    factor = math.fsum([1 / k for k in range(1, sum(q is not None for q in found) + 1)])
+    return [None if q is None else min(1.0, q * factor) for q in found]
+
+
 def _z(level: float) -> float:
     return NormalDist().inv_cdf((1 + level) / 2)

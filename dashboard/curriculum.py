@@ -208,8 +208,8 @@ def _say_why_empty(rows: pd.DataFrame) -> None:
         )
         return
     st.info(
-        "Too few tasks were tried more than once, so there is no pass rate to call easy or hard. Runs with repeated trials: "
-        "`counterpoint run --tasks 12 --trials 4 --analyze`; pass rates of your own: the view Pass tables.",
+        "Too few tasks were tried more than once, so there is no pass rate to call easy or hard. Import more attempts "
+        "at these tasks, or pass rates of your own (the view Pass tables); `counterpoint run --trials 4` tries tasks of ours.",
         icon=":material/info:",
     )
 

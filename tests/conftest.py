@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -10,7 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
+from streamlit.components.v2 import manifest_scanner
 
+from analysis import data_folder
 from analysis.pipeline import analyse, import_paths
 from analysis.workspace import Workspace
 from tests.pipeline.corpus import write_traces
@@ -19,16 +23,19 @@ from tests.pipeline.teams import failing_teams
 collect_ignore_glob = ["training/in_trainer/*"]  # for the interpreter of the training environment
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
-# `make test` tries the same examples each time, so that it says something about the change; `make soak` tries others.
+# `make test` tries the same examples each time, so that it says something about the change; `make soak` tries others, and
+# twice as many where a test does not say how many.
 # How long an example takes says how busy the machine is, no more.
 EXAMPLES = os.environ.get("COUNTERPOINT_EXAMPLES", "same")
-settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("same", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("other", deadline=None)
 settings.load_profile(EXAMPLES)
 if EXAMPLES == "same":
     # Hypothesis also draws constants out of the modules that are loaded, which differ from worker to worker.
     providers._get_local_constants = providers.Constants
 
+# For each page that is tested, Streamlit reads what all installed packages say of themselves; it stays the same.
+manifest_scanner.scan_component_manifests = functools.cache(manifest_scanner.scan_component_manifests)  # type: ignore[assignment]
 
 #: Files of tests that start processes, which on a busy machine may be late.
 PATIENT = (
@@ -68,3 +75,18 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import_paths(workspace, [write_traces(folder / "teams.jsonl", failing_teams(14))])
     analyse(workspace)
     return folder / "w"
+
+
+@pytest.fixture(scope="session")
+def analysed_samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace of the samples, analysed; tests that write copy it. The first worker that needs it makes it for all."""
+    own = tmp_path_factory.getbasetemp()
+    place = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "analysed-samples"
+    if not place.exists():
+        made = tmp_path_factory.mktemp("samples") / "w"
+        workspace = Workspace(made, create=True)
+        import_paths(workspace, [data_folder() / "samples"])
+        analyse(workspace)
+        with contextlib.suppress(OSError):  # another worker was first
+            made.rename(place)
+    return place

@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from analysis import model
 from analysis.errors import TraceError
 from analysis.model import Trace, decode, digest, encode
+from tests.examples import up_to
 from tests.strategies import traces
 
 PLAIN: dict[str, Any] = {"trace_id": "counterpoint:a", "world": "recorded", "source": {"format": "x"}}
@@ -33,7 +34,7 @@ def nested(depth: int) -> dict[str, Any]:
     return {"a": inner}
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(traces)
 def test_every_trace_comes_back_equal_and_encodes_to_the_same_bytes(trace: Trace) -> None:
     back = decode(encode(trace))
@@ -42,13 +43,13 @@ def test_every_trace_comes_back_equal_and_encodes_to_the_same_bytes(trace: Trace
     assert b"\n" not in encode(trace)
 
 
-@settings(max_examples=50, deadline=None)
+@up_to(50)
 @given(traces)
 def test_a_trace_read_by_any_other_json_parser_says_the_same(trace: Trace) -> None:
     assert decode(json.dumps(json.loads(encode(trace))).encode()) == trace
 
 
-@settings(max_examples=50, deadline=None)
+@up_to(50)
 @given(traces)
 def test_a_copy_made_field_by_field_encodes_to_the_same_bytes(trace: Trace) -> None:
     plain = msgspec.to_builtins(trace)

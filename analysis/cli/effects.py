@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from analysis.counterfactual.recorded import Intervention
     from analysis.counterfactual.study import Study
     from analysis.model import Trace
+    from analysis.workspace import Workspace
 
 UnsafeOption = Annotated[bool, typer.Option("--unsafe-exec", help="Run programs with too little around them.")]
 _SHOWN = ("metric", "n", "delta_q", "low", "high", "credit", "how")
@@ -128,10 +129,15 @@ def effects_(
         done = study(traces, out, design=design, workers=workers, unsafe=unsafe_exec, progress=progress)
         done, frame = _with_recorded(done, traces, design.operators, k=decisions, seed=seed)
     if frame.empty:
-        say("no decision of these traces can be replayed" if traces else "no trace fits the filter")
+        say(_nothing(done.n_left) if traces else "no trace fits the filter")
         raise typer.Exit(1)
     rows = effect_rows(frame, seed=seed, allocation=by)
-    store_effects(store, name, rows, run_row(done, frame, seed=seed, allocation=by))
+    run = run_row(done, frame, seed=seed, allocation=by)
+    if larger := _larger(store, name, run):
+        say(f"the study {name} stays as it was, of {larger:,} pairs: this one was stopped at {run['n_pairs']:,}; go on with it, "
+            "or give it another --name")  # fmt: skip
+    else:
+        store_effects(store, name, rows, run)
     cells = cell_rows(frame, seed=seed, allocation=by)
     # A recording without clock and outcome has none of the usual metrics; then all that it has are told.
     cells = [cell for cell in cells if cell["metric"] in _USUAL] or cells
@@ -226,6 +232,19 @@ def _with_recorded(
         more = pd.DataFrame(rows).assign(number=0)[list(frame.columns)]
         frame = more if frame.empty else pd.concat([frame, more], ignore_index=True)
     return done._replace(refused=refused, notes=(*done.notes, *([said] if left else []))), frame
+
+
+def _nothing(n_left: int) -> str:
+    return "the budget ended before the first pair: give more" if n_left else "no decision of these traces can be replayed"
+
+
+def _larger(store: Workspace, name: str, run: Mapping[str, Any]) -> int | None:
+    """Return how many pairs the study of this name rests on, where it is a larger one than this, which did not end."""
+    from analysis.workspace import Snapshot
+
+    query = "select n_pairs from effect_runs where study = $name and n_pairs > $n and $left > 0"
+    found = Snapshot(store).sql(query, {"name": name, "n": run["n_pairs"], "left": run["n_left"]})["n_pairs"].to_pylist()
+    return found[0] if found else None
 
 
 def _confirmed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

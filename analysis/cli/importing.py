@@ -58,7 +58,8 @@ def import_(
         print_report(report, place)
         tell(stages)
         if not analyze and (report.added or report.updated):
-            say("next: `counterpoint analyze` works out metrics and findings, `counterpoint dashboard` opens the browser")
+            there = f" -w {place}" if workspace else ""
+            say(f"next: `counterpoint analyze{there}` works out metrics and findings, `counterpoint dashboard{there}` shows them")
     raise typer.Exit(1 if report.n_lost else 0)
 
 

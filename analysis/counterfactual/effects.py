@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.estimation import benjamini_hochberg, cluster_bootstrap, mean
+from analysis.estimation import benjamini_hochberg, benjamini_yekutieli, cluster_bootstrap, mean
 from analysis.orchestration.measure import METRICS
 from analysis.sequential import confidence_sequence, e_benjamini_hochberg, log_paired
 from analysis.streams import stream
@@ -61,8 +61,8 @@ def effects(pairs: pd.DataFrame, *, by: Sequence[str] = EVENT, seed: int = 0, le
     -------
     The columns `by`, metric, world, evidence, then: n pairs, n_tasks, n_missing; unit, which is drawn: `tasks`, each
     counting once, or the `pairs` of a single task; delta_q and credit = -delta_q; low, high of delta_q and how they were found
-    (below); se; p, of no effect, and q_value (Benjamini & Hochberg 1995) over the rows of an operator, event kind and metric,
-    or over all rows of a metric where each operator and event kind has one row, as with `CELL`;
+    (below); se; p, of no effect, and q_value over the rows of an operator, event kind and metric (Benjamini & Hochberg 1995), or
+    over all rows of a metric where each operator and event kind has one row, as with `CELL` (Benjamini & Yekutieli 2001);
     p_sign, the confidence that the sign is right; log_e against no effect and q_e over the whole table (e-BH), for
     metrics in [0, 1] alone; zero_share of pairs that changed nothing at all; delta_q_shrunken; cost; better (`higher`, `lower`
     or `neither`: where lower is better, an event with a credit above 0 was bad). NaN where absent. Sorted.
@@ -272,8 +272,9 @@ def _p_signs(d: Floats) -> float:
 
 def _corrected(table: pd.DataFrame, family: Sequence[str]) -> pd.DataFrame:
     table["q_value"] = math.nan
+    adjusted = benjamini_hochberg if family else benjamini_yekutieli
     for _, group in table.groupby([*family, *_WORLDS], dropna=False):
-        table.loc[group.index, "q_value"] = _floats(benjamini_hochberg(group["p"].tolist()))
+        table.loc[group.index, "q_value"] = _floats(adjusted(group["p"].tolist()))
     known = [None if math.isnan(value) else value for value in table["log_e"].astype(float)]
     return table.assign(q_e=_floats(e_benjamini_hochberg(known)))
 

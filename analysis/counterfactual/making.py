@@ -25,9 +25,9 @@ from analysis.counterfactual.pairing import Pair, Replayer, team_in
 from analysis.counterfactual.recorded import Intervention
 from analysis.counterfactual.sandbox import open_sandbox
 from analysis.counterfactual.teams import players
-from analysis.counterfactual.workers import leave_with_parent
 from analysis.errors import EndpointError, ReplayError, TaskError, UnansweredError
 from analysis.model import Trace, decode
+from analysis.processes import leave_with_parent
 
 CONTROL = "control"
 _AHEAD = 4  # pieces of work that wait for each process

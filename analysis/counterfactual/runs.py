@@ -7,12 +7,10 @@ kept in a ledger beside the file, for all processes and calls, so that a run tha
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
@@ -30,8 +28,9 @@ from analysis.counterfactual.tasks.compose import ComposedTask, compose
 from analysis.counterfactual.tasks.shapes import SHAPES
 from analysis.counterfactual.teams import Team, simulated, team_of
 from analysis.counterfactual.workers import Setting, Tally, check_live, made, spent
-from analysis.errors import BusyError, TaskError, TeamError, UnknownNameError
+from analysis.errors import TaskError, TeamError, UnknownNameError
 from analysis.model import Trace
+from analysis.processes import alone
 from analysis.streams import stream
 
 _N_AT_ONCE = 16  # runs; about a second
@@ -178,7 +177,9 @@ def run_many(
     if not out.exists():
         check_live([job.team for job in jobs], setting)  # while no file is begun
     tally = Tally(limit.tokens, limit.seconds)
-    with _alone(out) as file:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.touch()
+    with alone(out), out.open("ab") as file:
         there = _there(out, {job.trace_id: job.team for job in jobs})
         todo = [job for job in jobs if job.trace_id not in there]
         check_live([job.team for job in todo], setting)
@@ -192,19 +193,6 @@ def run_many(
                 progress(tally.n_made / len(todo), f"{tally.n_made} of {len(todo)} runs")
     n_left = len(todo) - tally.n_made
     return RunReport(tally.n_made, len(there), n_left, tally.n_tokens, tuple(tally.why), spent(setting))
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[BinaryIO]:
-    """Open the file to append to it, and keep other calls from doing so; the system lets go of it with this process."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            hint = "wait until it ends, or give another --out"
-            raise BusyError(str(out), "another run, it is not known which, writes to this file", hint=hint) from None
-        yield file
 
 
 def _recorded(agents: Mapping[str, Agent], records: bool) -> tuple[Mapping[str, Agent], list[Recorder] | None]:

@@ -16,7 +16,7 @@ import msgspec
 from analysis.counterfactual.recorded import Intervention, Replayed, check_operator, counterfactual_of, in_both, refuse
 from analysis.counterfactual.waiting import Schedule, rewired, schedule_of, unit_of, upstream
 from analysis.model import Agent, Event, Trace
-from analysis.orchestration.cost import Baseline, BaselineKey
+from analysis.orchestration.cost import Baseline, BaselineKey, baseline_key
 from analysis.orchestration.metrics import metrics
 from analysis.orchestration.paths import longest_paths
 from analysis.orchestration.timing import Span, Timing, timing
@@ -111,7 +111,7 @@ def what_if(
         agents=_agents(trace, intervention, timed.graph.events[at]),
         events=tuple([events[timed.graph.position[event.event_id]] for event in trace.events]),
     )  # fmt: skip
-    q, q_counterfactual = in_both(_measured(trace, timed, baseline), _measured(made, other, baseline))
+    q, q_counterfactual = in_both(_measured(trace, timed, baseline), _measured(made, other, _same(trace, made, baseline)))
     ids = [event.event_id for event in timed.graph.events]
     return Replayed(
         intervention=intervention, trace=made, q=q, q_counterfactual=q_counterfactual,
@@ -250,6 +250,12 @@ def _retimed(timed: Timing, changed: Schedule, events: Sequence[Event], played: 
         makespan=(max(played[1], default=0) - began) / unit,
         busy={agent: sum([paths.own[n] for n in places]) / unit for agent, places in graph.by_agent.items()},
     )  # fmt: skip
+
+
+def _same(trace: Trace, made: Trace, baseline: Mapping[BaselineKey, Baseline] | None) -> dict[BaselineKey, Baseline]:
+    """Return the baseline of the run as that of the changed one, which is of another world but made of the same parts."""
+    known = (baseline or {}).get(baseline_key(trace))
+    return {} if known is None else {baseline_key(made): known}
 
 
 def _measured(trace: Trace, timed: Timing, baseline: Mapping[BaselineKey, Baseline] | None) -> dict[str, float | None]:

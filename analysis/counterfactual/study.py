@@ -28,6 +28,7 @@ from analysis.counterfactual.runs import Budget
 from analysis.errors import BudgetSpent, EndpointError, ReplayError, TeamError
 from analysis.model import Trace, encode
 from analysis.orchestration.timing import timing
+from analysis.processes import alone
 from analysis.streams import stream
 
 SCREEN, CONFIRM = "screen", "confirm"
@@ -96,7 +97,10 @@ def study(
     """
     limit = design.budget or Budget()
     setting = Setting(unsafe, out.with_suffix(".ledger"), Cap(limit.tokens, calls=limit.calls))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.touch()
     with ExitStack() as stack:
+        stack.enter_context(alone(out))
         running = _Running(design, out, Hands(workers, setting, stack), progress)
         plans = _planned(traces, running, setting.ledger)
         running.do([
@@ -214,7 +218,6 @@ class _Running:
         todo = [job for job in jobs if job.key not in self.there]
         self.n_old += len(jobs) - len(todo)
         n_before = self.n_made
-        self.out.parent.mkdir(parents=True, exist_ok=True)
         with self.out.open("ab") as file:
             work = [(self.traces[jobs[0].trace_id], jobs, self.design.seed) for jobs in chunks(todo)]
             try:

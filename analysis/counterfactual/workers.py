@@ -6,14 +6,13 @@ whose endpoint refuses all calls. Such a run is left, not failed: it says nothin
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +25,7 @@ from analysis.counterfactual.sandbox import Sandbox, open_sandbox
 from analysis.counterfactual.teams import Team, players, simulated
 from analysis.errors import BudgetSpent, EndpointError
 from analysis.model import Trace, encode
+from analysis.processes import leave_with_parent
 
 if TYPE_CHECKING:
     from analysis.counterfactual.runs import Job
@@ -158,13 +158,6 @@ _workers: list[_Worker] = []  # of a worker process: its one, as long as it live
 def _begin(setting: Setting) -> None:
     threading.Thread(target=leave_with_parent, daemon=True).start()
     _workers.append(_Worker(setting, open_sandbox(unsafe=setting.unsafe)))
-
-
-def leave_with_parent() -> None:
-    """End this process when the one that began it was killed: nobody takes what it makes, and models would be paid for it."""
-    if parent := parent_process():
-        parent.join()
-        os._exit(1)
 
 
 def _do(jobs: Sequence[Job]) -> list[Made]:

@@ -64,7 +64,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Everything that decides what enters a data set. The same policy on the same data gives the same bytes."""
 
     version: Annotated[Literal[1], means("form of this file")] = 1
-    seed: Annotated[Annotated[int, Meta(ge=0)], means("of everything that is drawn")] = 0
+    seed: Annotated[Annotated[int, Meta(ge=0, le=2**32 - 1)], means("of everything that is drawn")] = 0
     worlds: Annotated[
         tuple[World, ...] | None,
         means("where the traces happened; has to be stated where the data hold several: they are never mixed silently"),

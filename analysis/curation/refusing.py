@@ -116,6 +116,7 @@ def _shape(place: _Place, parts: Sequence[str]) -> str:
     if field.name == "gates":
         return "tables that begin with [[gates]]"
     kind = "a text" if parts[-1].isdigit() else _KINDS[field.kind]
+    kind = "a whole number" if field.options and all(map(str.isdigit, field.options)) else kind
     bounds = [f"{sign} {field.bounds[name]:g}" for name, sign in BOUNDS if name in field.bounds]
     words = [f"among {', '.join(field.options)}"] if field.options else []
     return " ".join([f"{kind}{' ' if bounds else ''}{', '.join(bounds)}", *words])

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import hashlib
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -26,6 +27,7 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
 from analysis.model import Trace
+from analysis.processes import leave_with_parent
 from analysis.redaction import Redactor
 from analysis.training.bundle import Drop
 from analysis.training.labelling import Facts, rows_of
@@ -55,8 +57,9 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What came of a job besides its rows: what gave no row, and how many secrets of each kind were taken out."""
+    """What came of a job besides its rows: traces with a row, what gave none, and secrets that were taken out, by kind."""
 
+    n_traces: int
     drops: tuple[Drop, ...]
     redacted: dict[str, int]
 
@@ -106,9 +109,9 @@ def make_runs(
 
 
 @contextlib.contextmanager
-def workers(n: int) -> Iterator[Executor]:
-    """Give processes that make runs and shards, and begin at once; with one worker the work is done here."""
-    if n == 1:
+def workers(n: int, n_traces: int) -> Iterator[Executor]:
+    """Give processes that make runs and shards, and begin at once; one worker, or what one would do at once, works here."""
+    if n == 1 or n_traces <= TRACES_A_RUN:
         yield _Here()
         return
     # No fork: the threads of DuckDB and Arrow do not survive one.
@@ -133,6 +136,7 @@ class _Here(Executor):
 
 def _begin() -> None:
     """Hold little: threads of Arrow and its own memory pool keep more than they use."""
+    threading.Thread(target=leave_with_parent, daemon=True).start()
     gc.disable()  # records hold no cycles; looking for some took a third of the time
     sys.meta_path.insert(0, _Unseen())
     pa.array([])
@@ -159,13 +163,16 @@ def _make(job: Job, facts: dict[str, Facts]) -> None:
     """Write the run of a job, then its report, which says that the run is whole."""
     redactor = None if job.patterns is None else Redactor(job.patterns)
     drops: list[Drop] = []
+    n_traces = 0
     part = Path(f"{job.out}.part")
     with pa.OSFile(str(part), "wb") as file, ipc.new_file(file, SCHEMA, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
         for tables in _some(job, sorted(job.trace_ids, key=lambda trace_id: facts[trace_id].order_key)):
-            writer.write_table(_rows(tables, facts, redactor, drops), max_chunksize=_GROUP)
+            rows = _rows(tables, facts, redactor, drops)
+            n_traces += len(rows["trace_id"].unique())
+            writer.write_table(rows, max_chunksize=_GROUP)
     part.replace(job.out)
     counts = {} if redactor is None else dict(sorted(redactor.counts.items()))
-    part.write_bytes(msgspec.json.encode(Run(tuple(drops), counts)))
+    part.write_bytes(msgspec.json.encode(Run(n_traces, tuple(drops), counts)))
     part.replace(_report(job))
 
 

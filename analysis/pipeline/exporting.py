@@ -23,6 +23,7 @@ from analysis.pipeline.export_facts import CREDIT_RULE, TABLES, Known, digests
 from analysis.pipeline.export_runs import Run, jobs_of, make_runs, workers
 from analysis.pipeline.export_shards import write_shards
 from analysis.pipeline.stages import Progress
+from analysis.processes import alone
 from analysis.redaction import Redactor
 from analysis.training.bundle import begin, digest_of, finish, read_rows
 from analysis.training.formats import View, views
@@ -88,6 +89,8 @@ def export(
     ------
     TrainingError
         If there is no such data set or view, nothing to export, or the folder holds something else.
+    BusyError
+        If another process exports into the folder.
     """
     options = options or Options()
     known = views(tokenizer=options.tokenizer, metric=options.metric) if formats else {}
@@ -101,13 +104,15 @@ def export(
             hint = "run `counterpoint effects` on these traces first"
             raise TrainingError("--format", "made of counterfactual pairs, and there are none", got=paired[0], hint=hint)
     recipe = _recipe(chosen, dataset, options)
-    manifest = _bundle(chosen, out, recipe, dataset=dataset, options=options, progress=progress)
     splits = dict(zip(*(chosen.wanted[name].to_pylist() for name in ("trace_id", "split")), strict=True)) if paired else {}
-    found = {}
-    for n, name in enumerate(formats):
-        progress(0.7 + 0.3 * n / len(formats), f"export: {name}")
-        records = _paired(given, splits, options) if name in paired else read_rows(out)
-        found[name] = _view(known[name], records, out / "views" / name)
+    out.mkdir(parents=True, exist_ok=True)
+    with alone(out):
+        manifest = _bundle(chosen, out, recipe, dataset=dataset, options=options, progress=progress)
+        found = {}
+        for n, name in enumerate(formats):
+            progress(0.7 + 0.3 * n / len(formats), f"export: {name}")
+            records = _paired(given, splits, options) if name in paired else read_rows(out)
+            found[name] = _view(known[name], records, out / "views" / name)
     progress(1.0, "export: done")
     return Exported(manifest, found)
 
@@ -115,19 +120,22 @@ def export(
 def _bundle(
     chosen: Chosen, out: Path, recipe: Mapping[str, Any], *, dataset: str | None, options: Options, progress: Progress
 ) -> dict[str, Any]:
-    if (done := begin(out, digest_of(recipe))) is not None:
-        return done
     runs = out / _RUNS
+    if (done := begin(out, digest_of(recipe))) is not None:
+        shutil.rmtree(runs, ignore_errors=True)
+        return done
     runs.mkdir(exist_ok=True)
     ids = chosen.wanted["trace_id"].to_pylist()
-    with workers(options.workers) as pool:
+    with workers(options.workers, len(ids)) as pool:
         jobs = jobs_of(chosen.pinned, ids, runs, patterns=options.patterns if options.redact else None)
         known = Known(chosen.pinned, chosen.newest, chosen.wanted, dataset=dataset, metric=options.metric)
         made = make_runs(jobs, known.facts, pool, lambda share: progress(0.55 * share, f"export: rows of {len(ids):,} traces"))
         files = [Path(job.out) for job in jobs]
         shards = write_shards(files, out, pool, lambda share: progress(0.55 + 0.15 * share, "export: shards"))
     drops = sorted([*chosen.drops, *(drop for run in made for drop in run.drops)], key=lambda drop: drop[:3])
-    about = {"redacted": _counts(made)} if options.redact else {}
+    n_chosen = len(ids) + sum(drop.stage == "split" for drop in chosen.drops)
+    about: dict[str, Any] = {"n_traces": {"chosen": n_chosen, "written": sum(run.n_traces for run in made)}}
+    about |= {"redacted": _counts(made)} if options.redact else {}
     manifest = finish(out, recipe, shards, drops=drops, about=about)
     shutil.rmtree(runs)
     return manifest

@@ -8,6 +8,7 @@ writes only those that are not there.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from itertools import islice
@@ -27,6 +28,7 @@ SHARD_ROWS = 20_000
 GROUP_ROWS = 1_000
 MANIFEST = "manifest.json"
 _BEGUN = ".begun"
+_SPLIT = re.compile(r"\w[\w .-]*")
 #: Of texts that hardly ever repeat a dictionary costs time and saves nothing.
 _REPEATED = [name for name in SCHEMA.names if name not in {*JSON_COLUMNS, "row_id", "row_sha256", "events"}]
 DROPS = pa.schema(
@@ -81,8 +83,11 @@ def write_bundle(
 
 
 def write_shard(groups: Iterable[pa.Table], out: Path, split: str, number: int) -> Shard:
-    """Write a shard of tables that become its row groups, unless it is there already."""
+    """Write a shard of tables that become its row groups, unless it is there already. Raises TrainingError for odd names."""
+    if not _SPLIT.fullmatch(split):
+        raise TrainingError("split", "no name for a file", got=split, expected="letters, digits, spaces, `_`, `-` and `.`")
     path = out / "data" / f"{split}-{number:05d}.parquet"
+    path.parent.mkdir(exist_ok=True)
     part = path.with_suffix(".part")
     if not path.exists():
         with pq.ParquetWriter(part, SCHEMA, compression="zstd", compression_level=3, use_dictionary=_REPEATED) as writer:
@@ -143,9 +148,9 @@ def begin(out: Path, digest: str) -> dict[str, Any] | None:
         if (out / _BEGUN).read_text(encoding="utf-8") == digest:
             return None
         raise TrainingError(str(out), "another export was begun here", hint="choose another --out, or remove the folder")
-    if out.is_dir() and any(out.iterdir()):
+    if out.is_dir() and any(path.name != f"{_BEGUN}.part" for path in out.iterdir()):
         raise TrainingError(str(out), "the folder is not empty", hint="choose another --out")
-    (out / "data").mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     _write(out / _BEGUN, digest)
     return None
 

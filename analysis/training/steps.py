@@ -6,7 +6,6 @@ Hides that a bundle holds this as its rows and its list of what is left out, whe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,29 +34,21 @@ class Step(NamedTuple):
 
 
 def steps_of(out: Path) -> list[Step]:
-    """Return the steps of the bundle in a folder, in their order. Raises TrainingError where there is none."""
+    """Return the steps of the bundle in a folder, in their order; without those before the last, where it does not state them.
+
+    Raises TrainingError where there is none.
+    """
     manifest = read_manifest(out)
-    drops = pq.read_table(out / "drops.parquet", columns=["id", "stage"]).to_pydict()
-    n = Counter(drops["stage"])
-    masked = [name for name, stage in zip(drops["id"], drops["stage"], strict=True) if stage == "mask"]
-    written: set[str] = set()
-    for split in manifest["splits"].values():
-        for file in split["files"]:
-            column = pq.read_table(out / file["path"], columns=["trace_id"], partitioning=None)["trace_id"]
-            written.update(column.unique().to_pylist())
-    made = written | {_trace_of(name, written) for name in masked}
+    n_rows, n_traces = manifest["n_rows"], manifest.get("n_traces")
+    if n_traces is None:
+        return []
+    n = Counter(pq.read_table(out / "drops.parquet", columns=["stage"])["stage"].to_pylist())
+    n_made = n_traces["chosen"] - n["split"] - n["histories"]
     return [
-        Step("chosen", n["split"] + n["histories"] + len(made), None),
+        Step("chosen", n_traces["chosen"], None),
         Step("split", n["split"], None),
         Step("histories", n["histories"], None),
-        Step("made", len(made), len(masked) + manifest["n_rows"]),
-        Step("mask", len(made) - len(written), len(masked)),
-        Step("written", len(written), manifest["n_rows"]),
+        Step("made", n_made, n["mask"] + n_rows),
+        Step("mask", n_made - n_traces["written"], n["mask"]),
+        Step("written", n_traces["written"], n_rows),
     ]
-
-
-def _trace_of(row_id: str, written: Collection[str]) -> str:
-    """The trace of a row, `trace#agent#number`; both names may hold the sign, so those that are known come first."""
-    parts = row_id.split("#")
-    names = ["#".join(parts[:n]) for n in range(1, len(parts) - 1)]
-    return next((name for name in names if name in written), names[-1])

@@ -113,7 +113,7 @@ def forest(rows: pd.DataFrame, metric: str, *, title: str, selected: list[str] |
     better = str(rows["better"].iloc[0]) if len(rows) else "neither"
     is_observed = set(rows["evidence"]) == {"observational"}
     sides = "second level - first" if is_observed else "ΔQ, changed - unchanged"
-    figure.update_xaxes(zeroline=True, zerolinewidth=2, zerolinecolor=FAINT)
+    figure.update_xaxes(zeroline=True, zerolinewidth=2, zerolinecolor=FAINT, rangemode="tozero")
     figure.update_xaxes(title=f"{sides}: {plotly_text(_named(metric))}", row=max(1, len(parts)))
     figure.update_annotations(_PANEL)
     what = "the second level goes with the better" if is_observed else "the change does better than the decision taken"

@@ -75,7 +75,8 @@ def cells(version: Version, study: str) -> pd.DataFrame:
     rows = pd.DataFrame([row for text in stored for row in json.loads(text)])
     if rows.empty:
         return rows
-    rows = rows.rename(columns={"q": "q_value"})  # as studies of older versions call it
+    if "q_value" not in rows:  # of studies by older versions, which corrected nothing here
+        rows["q_value"] = None
     rows["label"] = rows["operator"] + " at " + rows["event_kind"]
     rows["key"] = [list(key) for key in zip(rows["operator"], rows["event_kind"], strict=True)]
     return rows.assign(better=rows["metric"].map(better_of))

@@ -182,12 +182,3 @@ def test_a_link_to_a_trace_that_is_not_there_says_so_and_offers_the_search(page:
     open_page(page, f"{url}/trace?trace=nobody", "Trace")
     expect(page.get_by_text("no trace has this id")).to_be_visible(timeout=SLOW_MS)
     expect(page.get_by_text("Find a trace")).to_be_visible()
-
-
-def test_dark_and_light_are_different_pictures(page: Page, url: str, trace_id: str) -> None:
-    pictures = []
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        open_page(page, f"{url}/trace?trace={trace_id}", "Trace")
-        pictures.append(page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"))
-    assert pictures == ["rgb(255, 255, 255)", "rgb(20, 24, 28)"]

@@ -17,10 +17,9 @@ from analysis.pipeline.patterns import occurrence
 from analysis.workspace import Snapshot, Workspace
 from benchmarks.simulation import SimulationPolicy, simulate
 from dashboard import swimlane
-from tests.browser.conftest import ASGI
 
 if TYPE_CHECKING:
-    from tests.browser.conftest import Serve, Sink
+    from tests.browser.conftest import Sink
 
 pytestmark = pytest.mark.browser
 SCRIPT = "".join(
@@ -83,14 +82,18 @@ def hostile(sink: str) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def url(serve: Serve, sink: Sink, tmp_path_factory: pytest.TempPathFactory) -> str:
+def workspace(sink: Sink, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The team, twice, with the patterns that it has in common with itself; and others that came in later."""
     folder = tmp_path_factory.mktemp("lanes")
     policy = SimulationPolicy(name="big", n_tasks=1, n_trials=1, n_bad=0, teams=("parallel",), n_events=9_050)
-    traces = [team(), crowd(), hostile(sink.url), *simulate(policy, seed=1)]
-    (folder / "traces.jsonl").write_bytes(b"\n".join(encode(trace) for trace in traces))
+    twin = msgspec.structs.replace(team(), trace_id="counterpoint:twin")
+    (folder / "teams.jsonl").write_bytes(b"\n".join(map(encode, [team(), twin])))
+    (folder / "others.jsonl").write_bytes(b"\n".join(map(encode, [crowd(), hostile(sink.url), *simulate(policy, seed=1)])))
     workspace = Workspace(folder / "workspace", create=True)
-    import_paths(workspace, [folder / "traces.jsonl"])
-    return serve(ASGI, env={"COUNTERPOINT_WORKSPACE": workspace.location})
+    import_paths(workspace, [folder / "teams.jsonl"])
+    analyse(workspace, only=["patterns"])
+    import_paths(workspace, [folder / "others.jsonl"])
+    return workspace
 
 
 def open_lanes(page: Page, url: str, trace: str, **parameters: str) -> Locator:
@@ -143,7 +146,7 @@ def test_what_is_selected_elsewhere_on_the_page_is_selected_in_the_lanes(page: P
     expect(lanes.locator(".live")).to_have_text(re.compile("^act, no. 5 of 8, by helper .searcher., 5 s to 7 s .2 s."))
 
 
-def test_keys_walk_along_and_across_the_lanes(page: Page, url: str) -> None:
+def test_keys_walk_along_and_across_the_lanes_and_the_focus_is_to_be_seen(page: Page, url: str) -> None:
     lanes = open_lanes(page, url, "team")
     chart = lanes.locator(".chart")
     chart.focus()
@@ -159,12 +162,6 @@ def test_keys_walk_along_and_across_the_lanes(page: Page, url: str) -> None:
     expect(page.get_by_text("Nothing is selected")).to_be_visible(timeout=SLOW_MS)
     expect_event(page, 1, None)
     assert chart.evaluate("chart => chart.getRootNode().activeElement === chart")
-
-
-def test_the_focus_is_to_be_seen(page: Page, url: str) -> None:
-    chart = open_lanes(page, url, "team").locator(".chart")
-    chart.focus()
-    chart.press("ArrowDown")
     assert chart.evaluate("chart => getComputedStyle(chart).outlineStyle + getComputedStyle(chart).outlineWidth") == "solid2px"
 
 
@@ -277,12 +274,14 @@ def test_the_other_axis_draws_the_same_events_by_number(page: Page, url: str) ->
 
 
 def test_dark_and_light_are_different_pictures(page: Page, url: str) -> None:
-    corners = []
+    corners, grounds = [], []
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         lanes = open_lanes(page, url, "team")
         corners.append(lanes.locator(".chart").evaluate("c => [...c.getContext('2d').getImageData(2, 2, 1, 1).data]"))
+        grounds.append(page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"))
     assert corners == [[255, 255, 255, 255], [20, 24, 28, 255]]
+    assert grounds == ["rgb(255, 255, 255)", "rgb(20, 24, 28)"]
 
 
 def test_the_picture_that_is_saved_is_a_png_of_all_lanes(page: Page, url: str, tmp_path: Path) -> None:
@@ -383,17 +382,12 @@ def test_ten_thousand_events_are_all_drawn_within_the_budget_of_nodes(page: Page
     assert page.evaluate(N_NODES) <= MAX_NODES
 
 
-def test_the_events_of_a_pattern_are_ringed_until_it_is_let_go(page: Page, serve: Serve, tmp_path: Path) -> None:
-    again = [msgspec.structs.replace(team(), trace_id=name) for name in ("counterpoint:team", "counterpoint:twin")]
-    (tmp_path / "traces.jsonl").write_bytes(b"\n".join(map(encode, again)))
-    workspace = Workspace(tmp_path / "workspace", create=True)
-    import_paths(workspace, [tmp_path / "traces.jsonl"])
-    analyse(workspace, only=["patterns"])
+def test_the_events_of_a_pattern_are_ringed_until_it_is_let_go(page: Page, url: str, workspace: Workspace) -> None:
     snapshot = Snapshot(workspace)
     name = snapshot.sql("select pattern_id from patterns order by n_edges, pattern_id")["pattern_id"][0].as_py()
     n_events = len(occurrence(snapshot, "counterpoint:team", name))
     assert 2 <= n_events < 8
-    lanes = open_lanes(page, serve(ASGI, env={"COUNTERPOINT_WORKSPACE": workspace.location}), "team", pattern=name)
+    lanes = open_lanes(page, url, "team", pattern=name)
     expect(lanes.locator(".note")).to_contain_text(f"{n_events} ringed", timeout=SLOW_MS)
     ringed = lanes.locator(".chart").evaluate(PIXELS)
     page.get_by_role("button", name="close").click()

@@ -128,6 +128,32 @@ def test_a_study_is_stored_with_its_controls_and_goes_on_where_it_stopped(filled
     assert Snapshot(Workspace(tmp_path / "store")).sql("select * from effects").to_pylist() == rows
 
 
+def test_a_study_that_was_stopped_takes_no_larger_ones_place(filled: Run, tmp_path: Path) -> None:
+    options = (
+        "--operators",
+        "advance",
+        "--operators",
+        "stop",
+        "--pairs",
+        "2",
+        "--confirm",
+        "3",
+        "--chosen",
+        "2",
+        "--workers",
+        "1",
+    )
+    assert filled("effects", *options).code == 0
+    runs = "select * from effect_runs"
+    before = Snapshot(Workspace(tmp_path / "store")).sql(runs).to_pylist()
+    stump = filled("effects", *options, "--budget", "30000", "--out", "other.jsonl")
+    assert f"the study effects stays as it was, of {before[0]['n_pairs']} pairs: this one was stopped at" in stump.err
+    assert Snapshot(Workspace(tmp_path / "store")).sql(runs).to_pylist() == before
+    named = filled("effects", *options, "--budget", "30000", "--out", "other.jsonl", "--name", "stump")
+    assert named.code == 0
+    assert {row["study"] for row in Snapshot(Workspace(tmp_path / "store")).sql(runs).to_pylist()} == {"effects", "stump"}
+
+
 def test_a_study_replaces_only_the_one_of_its_name(tmp_path: Path) -> None:
     store = Workspace(tmp_path / "store", create=True)
     for name, n in (("a", 1), ("b", 2), ("a", 3)):

@@ -89,12 +89,16 @@ def test_a_planner_learns_from_runs_that_passed_and_its_policy_plays_in_a_team(r
 
 
 def credit(store: Path, runs: bytes) -> None:
-    """Store that the plan of the first run was worth half a pass, as a study would."""
-    trace = decode(runs.splitlines()[0])
-    assert event_of(next(row for row in rows_of(trace) if row.purpose == "plan")) == "plan"
-    row = {"study": "s", "trace_id": trace.trace_id, "event_id": "plan", "metric": "passed", "credit": 0.5, "confirmed": True}
-    table = pa.Table.from_pylist([{**row, "seed_block": block} for block in ("screen", "confirm")], schema=SCHEMAS["effects"])
-    study = pa.Table.from_pylist([{"study": "s", "is_sound": True}], schema=SCHEMAS["effect_runs"])
+    """Store that the plan of the first run was worth half a pass; of the second too, in a study whose controls failed."""
+    first, second = map(decode, runs.splitlines()[:2])
+    assert event_of(next(row for row in rows_of(first) if row.purpose == "plan")) == "plan"
+    same = {"event_id": "plan", "metric": "passed", "credit": 0.5, "confirmed": True}
+    studies = {"s": first.trace_id, "unsound": second.trace_id}
+    rows = [
+        {**same, "study": s, "trace_id": i, "seed_block": block} for s, i in studies.items() for block in ("screen", "confirm")
+    ]
+    table = pa.Table.from_pylist(rows, schema=SCHEMAS["effects"])
+    study = pa.Table.from_pylist([{"study": s, "is_sound": s == "s"} for s in studies], schema=SCHEMAS["effect_runs"])
     workspace = Workspace(store)
     files = {name: [workspace.write(name, rows)] for name, rows in (("effects", table), ("effect_runs", study))}
     workspace.commit(Snapshot(workspace).head, files)

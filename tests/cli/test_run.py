@@ -64,7 +64,7 @@ def test_a_second_run_on_the_same_file_is_told_so_in_one_line(teams: Run, tmp_pa
         ran = teams("--tasks", "chain-3", "--team", "chatty", "--out", "a.jsonl")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        "a.jsonl: another run, it is not known which, writes to this file - wait until it ends, or give another --out\n"
+        "a.jsonl: another process, it is not known which, writes here - wait until it ends, or give another --out\n"
     )
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from analysis.coherence.games import shares_of
 from analysis.counterfactual.credit import fidelity, leave_one_out, standardised
 from analysis.counterfactual.effects import CELL, EVENT, PAIRS, arriving, chosen, effects, exportable
-from analysis.estimation import benjamini_hochberg
+from analysis.estimation import benjamini_hochberg, benjamini_yekutieli
 from analysis.sequential import e_benjamini_hochberg
 
 DELTAS = st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=40)
@@ -99,7 +99,7 @@ def test_c34_inside_a_family_q_is_that_of_benjamini_and_hochberg() -> None:
     assert assigned["q_value"].tolist() == benjamini_hochberg(assigned["p"].tolist())
     assert table[table["operator"] == "delay"]["q_value"].tolist() == [2 / 64]
     kinds = effects(pd.concat([*events, other, pairs([1.0, 0, 1, 1, 0, 1, 1, 1], operator="stop-later")]), by=CELL)
-    assert kinds["q_value"].tolist() == benjamini_hochberg(kinds["p"].tolist()) != kinds["p"].tolist()
+    assert kinds["q_value"].tolist() == benjamini_yekutieli(kinds["p"].tolist()) != kinds["p"].tolist()
     assert table["q_e"].tolist() == e_benjamini_hochberg(table["log_e"].tolist())
 
 

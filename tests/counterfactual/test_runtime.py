@@ -369,8 +369,8 @@ def test_a_file_is_written_by_one_call_at_a_time_and_a_killed_one_leaves_no_lock
     jobs = jobs_of(recipes("chain-3", 1, seed=7), [TEAMS["single"]], n_trials=1, seed=7)
     out = tmp_path / "runs.jsonl"
     holds = (
-        "import time\nfrom pathlib import Path\nfrom analysis.counterfactual.runs import _alone\n"
-        f"with _alone(Path({str(out)!r})):\n    print('held', flush=True)\n    time.sleep(60)"
+        "import time\nfrom pathlib import Path\nfrom analysis.processes import alone\n"
+        f"Path({str(out)!r}).touch()\nwith alone(Path({str(out)!r})):\n    print('held', flush=True)\n    time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", holds], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -378,7 +378,7 @@ def test_a_file_is_written_by_one_call_at_a_time_and_a_killed_one_leaves_no_lock
         with pytest.raises(BusyError) as error:
             run_many(jobs, out)
         assert str(error.value) == (
-            f"{out}: another run, it is not known which, writes to this file - wait until it ends, or give another --out"
+            f"{out}: another process, it is not known which, writes here - wait until it ends, or give another --out"
         )
         assert run_many(jobs, tmp_path / "other.jsonl").n_made == 1
         other.kill()

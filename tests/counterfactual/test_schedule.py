@@ -14,7 +14,8 @@ from analysis.counterfactual.recorded import Intervention, pair_rows
 from analysis.counterfactual.schedule import advance, delay, parallelise, serialise, slacks, what_if
 from analysis.counterfactual.waiting import schedule_of
 from analysis.errors import ReplayError
-from analysis.model import Event, Trace
+from analysis.model import Event, Groups, Trace
+from analysis.orchestration.cost import Baseline
 from analysis.orchestration.metrics import metrics
 from analysis.orchestration.timing import timing
 from tests.orchestration.runs import event, planned, run, runs
@@ -125,6 +126,16 @@ def test_the_changed_run_says_what_it_was_made_of() -> None:
     assert (made.parent_trace_id, made.event_id, made.operator, made.parameters) == ("t", "w1", "delay", {"x": 9, "unit": "s"})
     assert (found.differs_at, found.trace.world, found.n_without_duration, found.notes) == ("w1", "simulated", 0, ())
     assert found.trace.trace_id not in {what_if(STRAGGLER, delay("w1", 8)).trace.trace_id, "t"}
+
+
+def test_a_recorded_run_and_its_change_are_held_against_the_same_single_agent() -> None:
+    alone = Baseline(n_runs=3, n_outcomes=3, p_passed=1.0, makespan={"clock": 46.0}, tokens=None, n_steps=4.0)
+    trace = msgspec.structs.replace(CHAIN, groups=Groups(task="t"))
+    found = what_if(trace, delay("e3", 23.0), baseline={("recorded", "t"): alone, ("simulated", "t"): alone})
+    assert found.trace.world == "simulated"
+    only_recorded = what_if(trace, delay("e3", 23.0), baseline={("recorded", "t"): alone})
+    assert (found.q["q_parallel_baseline"], found.q_counterfactual["q_parallel_baseline"]) == (2.0, 1.0)
+    assert only_recorded.q_counterfactual == found.q_counterfactual
 
 
 def test_a_replay_as_rows_of_pairs() -> None:

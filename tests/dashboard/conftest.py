@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from analysis import data_folder
-from analysis.pipeline import analyse, import_paths
+from analysis.pipeline import import_paths
 from analysis.workspace import Workspace
 
 APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
@@ -24,12 +24,9 @@ def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def analysed_folder(sample_folder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def analysed_folder(analysed_samples: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The same, analysed."""
-    folder = tmp_path_factory.mktemp("dashboard-analysed")
-    shutil.copytree(sample_folder, folder, dirs_exist_ok=True)
-    analyse(Workspace(folder))
-    return str(folder)
+    return str(shutil.copytree(analysed_samples, tmp_path_factory.mktemp("dashboard") / "analysed"))
 
 
 @pytest.fixture

@@ -69,6 +69,9 @@ def make(folder: Path) -> Workspace:
     }
     _append(workspace, "effect_runs", [{"study": "s", "seed": 0, "is_sound": True}])
     _append(workspace, "effects", [same | {"event_id": event} | effect for event, effect in _EFFECTS.items()])
+    failed = {"study": "failed", "event_id": "s", "delta_q": 9.0, "credit": -9.0, "operator": "stop-earlier"}
+    _append(workspace, "effect_runs", [{"study": "failed", "seed": 0, "is_sound": False}])
+    _append(workspace, "effects", [same | failed])
     _append(workspace, "dataset_segments", [mask | {"reason": "masked by hand"}])
     return workspace
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from analysis import data_folder, model
+from analysis import model
 from analysis.model import Agent, Event, Groups, Outcome, Task, Trace
 from analysis.orchestration.alignment import align, differences
 from analysis.orchestration.groups import compare_groups
 from analysis.orchestration.timing import timing
-from analysis.pipeline import analyse, import_paths
+from analysis.pipeline import import_paths
 from analysis.workspace import Snapshot, Workspace
 from dashboard.figures.compare import MAX_LANES, MAX_PLACES, forest, side_by_side
 from dashboard.selection import PAGES
@@ -26,11 +27,8 @@ FIRST, SECOND = "counterpoint:fan-4-c5d8358d-parallel-s7-1", "counterpoint:fan-4
 
 
 @pytest.fixture(scope="module")
-def analysed(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    workspace = Workspace(tmp_path_factory.mktemp("compare"), create=True)
-    import_paths(workspace, [data_folder() / "samples"])
-    analyse(workspace)
-    return workspace
+def analysed(analysed_samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace(shutil.copytree(analysed_samples, tmp_path_factory.mktemp("compare") / "w"))
 
 
 @pytest.fixture

@@ -100,7 +100,9 @@ def test_credit_is_the_negative_effect_over_the_changes_tried_by_their_pairs(tmp
         )
     ]  # fmt: skip
     run = {"seed": 0, "n_traces": 1, "n_pairs": 9, "n_left": 0, "cost_tokens": 9, "is_sound": True}
-    store_effects(workspace, "s", rows, run | dict.fromkeys(("controls", "cells", "notes"), "[]") | {"refused": "{}"})
+    run |= dict.fromkeys(("controls", "cells", "notes"), "[]") | {"refused": "{}"}
+    store_effects(workspace, "s", rows, run)
+    store_effects(workspace, "unsound", [row | {"credit": 9.0, "delta_q": -9.0} for row in rows], run | {"is_sound": False})
     version = loading.Version(workspace.location, workspace.head().number)
     found = studies.credits(version, "t").set_index("metric")
     # C25: replay counts 1 and 3 on alternatives that lose 0.4 and 0.6; the screening of what was confirmed does not count.

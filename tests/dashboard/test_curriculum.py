@@ -179,7 +179,7 @@ def test_each_kind_of_nothing_is_said_in_words(
     analyse(once)
     monkeypatch.setenv("COUNTERPOINT_WORKSPACE", once.location)
     app.switch_page(FILE).run()
-    assert any("counterpoint run --tasks 12 --trials 4" in info.value for info in app.info)
+    assert any("Import more attempts at these tasks" in info.value for info in app.info)
     table = Workspace(tmp_path / "table", create=True)
     add_pass_table(table, [PassRow("t", "m", 8, 3)])
     analyse(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -305,7 +306,7 @@ def test_a_library_is_looked_for_as_a_job_and_its_matches_stay(
     file.write_bytes(loading.pattern_library.__wrapped__(loading.version()))  # type: ignore[attr-defined]
     job_id = jobs.start(folder, "Look for a pattern library: library.json", ["patterns", "import", str(file)])
     while jobs.state(folder, job_id).state == "running":
-        pass
+        time.sleep(0.05)
     assert jobs.state(folder, job_id).state == "done", jobs.state(folder, job_id).text
     app.run()
     matches = next(frame.value for frame in app.dataframe if "Traces here" in frame.value)

@@ -38,10 +38,14 @@ def open_views(trace_id: str, views: tuple[str, ...]) -> None:
         assert not app.error, (trace_id, view)
 
 
-def test_every_odd_span_trace_is_imported_analysed_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("n_large", [1_200, pytest.param(3_000, marks=pytest.mark.soak)])
+def test_every_odd_span_trace_is_imported_analysed_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_large: int
+) -> None:
     odd = odd_spans()
+    large = {"chain-3000": lambda: odd.chain(n_large), "fan-3000": lambda: odd.fan(n_large)}
     n_spans = {}
-    for number, (name, (spans, _)) in enumerate(odd.CASES.items()):
+    for number, (name, spans) in enumerate(({name: spans for name, (spans, _) in odd.CASES.items()} | large).items()):
         made = spans()
         trace_id = f"{number + 1:032x}"
         n_spans[f"spans:{trace_id}"] = len({one.get("spanId") or n for n, one in enumerate(made)})
@@ -64,10 +68,11 @@ def test_every_odd_span_trace_is_imported_analysed_and_shown(tmp_path: Path, mon
         open_views(trace_id, VIEWS)
 
 
-def test_a_line_of_50_megabytes_loads_and_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    event = model.Event(event_id="e", kind="act", action="note", agent_id="a", content="0123456789 " * 4_800_000)
+@pytest.mark.parametrize("megabytes", [8, pytest.param(50, marks=pytest.mark.soak)])
+def test_a_line_of_many_megabytes_loads_and_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int) -> None:
+    event = model.Event(event_id="e", kind="act", action="note", agent_id="a", content="0123456789 " * (96_000 * megabytes))
     line = model.encode(model.Trace(trace_id="counterpoint:long", world="recorded", events=(event,)))
-    assert len(line) > 50 * 1024 * 1024
+    assert len(line) > megabytes * 1024 * 1024
     (tmp_path / "long.jsonl").write_bytes(line)
     workspace = Workspace(tmp_path / "w", create=True)
     assert import_paths(workspace, [tmp_path / "long.jsonl"]).added == ["counterpoint:long"]
@@ -76,7 +81,8 @@ def test_a_line_of_50_megabytes_loads_and_opens(tmp_path: Path, monkeypatch: pyt
     open_views("counterpoint:long", VIEWS)
 
 
-@pytest.mark.parametrize("n", [5_000, pytest.param(20_000, marks=pytest.mark.soak)])
+@pytest.mark.soak  # a chain deeper than Python recurses is among the odd traces
+@pytest.mark.parametrize("n", [5_000, 20_000])
 def test_a_long_chain_of_spans_is_imported_analysed_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
     odd = odd_spans()
     (tmp_path / "chain.json").write_text(json.dumps(odd.request(odd.chain(n))), encoding="utf-8")

@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from analysis.model import Agent, Event, Trace
 from analysis.orchestration.alignment import Alignment, align, differences
 from analysis.orchestration.timing import timing
 from benchmarks.simulation import SimulationPolicy, simulate
+from tests.examples import up_to
 from tests.strategies import traces as any_traces
 
 COMPONENTS = ("lead", "coder", "tester")
@@ -108,7 +109,7 @@ def statuses(alignment: Alignment) -> dict[str, int]:
     return {status: n for status, n in alignment.counts.items() if n}
 
 
-@settings(max_examples=200, deadline=None)
+@up_to(200)
 @given(any_traces | teams())
 def test_a_run_is_the_same_as_itself(trace: Trace) -> None:
     alignment = align(trace, trace)
@@ -116,7 +117,7 @@ def test_a_run_is_the_same_as_itself(trace: Trace) -> None:
     assert all(place.a == place.b for place in alignment.places)
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(any_traces | teams(), any_traces | teams())
 def test_every_event_of_both_runs_stands_in_one_place(a: Trace, b: Trace) -> None:
     alignment = align(a, b)
@@ -127,27 +128,27 @@ def test_every_event_of_both_runs_stands_in_one_place(a: Trace, b: Trace) -> Non
     assert (n_both + counts["dropped"], n_both + counts["added"]) == (len(a.events), len(b.events))
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(teams(), teams())
 def test_swapping_the_runs_swaps_dropped_and_added(a: Trace, b: Trace) -> None:
     assert named(align(a, b)) == named(align(b, a), swapped=True)
 
 
-@settings(max_examples=100, deadline=None)
+@up_to(100)
 @given(teams(), teams())
 def test_other_ids_change_nothing(a: Trace, b: Trace) -> None:
     expected, found = align(a, b), align(a, renamed(b))
     assert found.places == expected.places
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(teams(), teams(), st.randoms(use_true_random=False))
 def test_how_parallel_work_interleaves_changes_nothing(a: Trace, b: Trace, rng: random.Random) -> None:
     assert statuses(align(a, interleaved(a, rng))) == ({"same": len(a.events)} if a.events else {})
     assert named(align(a, interleaved(b, rng))) == named(align(a, b))
 
 
-@settings(max_examples=150, deadline=None)
+@up_to(150)
 @given(teams(is_distinct=True).filter(lambda t: t.events), st.data())
 def test_a_copy_without_one_event_drops_exactly_that_one(trace: Trace, data: st.DataObject) -> None:
     """An agent without any event left is known by its name only, which must not count; so it keeps one."""
@@ -159,7 +160,7 @@ def test_a_copy_without_one_event_drops_exactly_that_one(trace: Trace, data: st.
     assert [(p.status, p.a) for p in align(trace, lost).places if p.status != "same"] == [("dropped", n)]
 
 
-@settings(max_examples=100, deadline=None)
+@up_to(100)
 @given(teams().filter(lambda t: t.events), st.data())
 def test_a_copy_without_one_of_several_like_events_drops_one_of_them(trace: Trace, data: st.DataObject) -> None:
     n = data.draw(st.integers(0, len(trace.events) - 1))
@@ -170,7 +171,7 @@ def test_a_copy_without_one_of_several_like_events_drops_one_of_them(trace: Trac
     assert (dropped.kind, dropped.action, dropped.name, dropped.content) == (gone.kind, gone.action, gone.name, gone.content)
 
 
-@settings(max_examples=100, deadline=None)
+@up_to(100)
 @given(teams(is_distinct=True).filter(lambda t: t.events), st.data())
 def test_another_text_is_the_only_change(trace: Trace, data: st.DataObject) -> None:
     n = data.draw(st.integers(0, len(trace.events) - 1))

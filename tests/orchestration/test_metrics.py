@@ -232,10 +232,11 @@ def test_100_traces_of_50_events_take_well_under_a_second() -> None:
     assert took < 2
 
 
-def test_100000_events_in_one_trace() -> None:
+@pytest.mark.parametrize("n_events", [20_000, pytest.param(100_000, marks=pytest.mark.soak)])
+def test_many_events_in_one_trace(n_events: int) -> None:
     rng = random.Random(0)
     rows = []
-    for k in range(100_000):
+    for k in range(n_events):
         start = rng.randrange(0, 10**6)
         causes = [f"e{rng.randrange(k)}"] if k else []
         rows.append(event(f"e{k}", f"a{k % 200}", start, start + rng.randrange(1, 60), after=causes, output_tokens=5))
@@ -245,10 +246,10 @@ def test_100000_events_in_one_trace() -> None:
     found = {metric.name: metric for metric in metrics(trace, timed=timed)}
     findings(trace, timed=timed)
     took = time.process_time() - started
-    print(f"100,000 events in {took:.1f} s")
-    assert found["n_steps"].value == 100_000
-    assert (found["n_repairs"].value or 0) > 10_000  # causes that begin later
-    assert took < 60
+    print(f"{n_events:,} events in {took:.1f} s")
+    assert found["n_steps"].value == n_events
+    assert (found["n_repairs"].value or 0) > n_events / 10  # causes that begin later
+    assert took < 60 * n_events / 100_000
 
 
 # Real runs

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.model import Event, Trace
 from analysis.orchestration.nesting import nesting, not_nested
 from analysis.orchestration.paths import Network, clock_network, longest_paths, step_network
 from analysis.orchestration.timing import Timing, timing
+from tests.examples import up_to
 from tests.orchestration.runs import event, planned, run, runs
 
 FORK = {"r": 1.0, "w1": 6.0, "w2": 6.0, "w3": 6.0, "w4": 6.0, "g": 2.0}
@@ -356,7 +357,7 @@ def slow_slack(network: Network, nodes: Sequence[int], span: int) -> int:
     return span - max(through)
 
 
-@settings(max_examples=200)
+@up_to(200)
 @given(runs(wild=True, max_events=9))
 def test_slack_and_drag_are_those_of_slow_recomputation(trace: Trace) -> None:
     timed = timing(trace)
@@ -374,7 +375,7 @@ def test_slack_and_drag_are_those_of_slow_recomputation(trace: Trace) -> None:
         assert paths.slack[n] == slow_slack(network, working, paths.span)
 
 
-@settings(max_examples=200)
+@up_to(200)
 @given(runs(wild=True))
 def test_no_path_is_longer_than_the_run_and_no_agent_busier_than_it_lasts(trace: Trace) -> None:
     timed = timing(trace)

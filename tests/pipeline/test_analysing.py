@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from analysis import data_folder, model
+from analysis import model
 from analysis.errors import UnknownNameError
 from analysis.model import Event, Groups, Outcome, Trace
 from analysis.orchestration import FINDINGS, METRICS
@@ -51,10 +51,8 @@ def test_a_second_analysis_does_nothing_and_makes_no_version(workspace: Workspac
     assert head.data_version == before
 
 
-def test_stored_metrics_and_findings_are_those_of_the_functions(workspace: Workspace) -> None:
-    import_paths(workspace, [data_folder() / "samples"])
-    analyse(workspace)
-    snapshot = Snapshot(workspace)
+def test_stored_metrics_and_findings_are_those_of_the_functions(analysed_samples: Path) -> None:
+    snapshot = Snapshot(Workspace(analysed_samples))
     ids = snapshot.sql("select trace_id from traces order by trace_id")["trace_id"].to_pylist()
     traces = snapshot.traces(ids)
     known = baselines(traces)
@@ -99,10 +97,8 @@ def test_an_analysis_that_stopped_half_way_goes_on(workspace: Workspace, tmp_pat
     assert workspace.head().n_rows("metrics") == 7 * len(METRICS)
 
 
-def test_metrics_and_findings_can_be_filtered_by(workspace: Workspace) -> None:
-    import_paths(workspace, [data_folder() / "samples"])
-    analyse(workspace)
-    snapshot = Snapshot(workspace)
+def test_metrics_and_findings_can_be_filtered_by(analysed_samples: Path) -> None:
+    snapshot = Snapshot(Workspace(analysed_samples))
     low = {row["trace_id"] for row in list_rows(snapshot, "q_work<0.7")}
     values = {row["trace_id"]: row["metrics"]["q_work"]["value"] for row in list_rows(snapshot)}
     assert low == {trace_id for trace_id, value in values.items() if value is not None and value < 0.7}

@@ -128,21 +128,21 @@ def test_credit_is_confirmed_and_turned_so_that_more_is_better(store: Workspace)
         "n": 16,
         "evidence": "interventional",
     }
-    added(store, "effects", [
-        {**effect, "metric": "passed", "seed_block": "screen", "confirmed": True, "credit": 0.9},
-        {**effect, "metric": "passed", "seed_block": "confirm", "confirmed": True, "credit": 0.4},
-        {**effect, "metric": "passed", "seed_block": "confirm", "confirmed": False, "credit": -0.9},
-        {**effect, "metric": "tokens", "seed_block": "confirm", "confirmed": True, "credit": 30.0},
-        {**effect, "metric": "tokens", "seed_block": "confirm", "confirmed": True, "credit": -99.0, "evidence": "simulated"},
-    ])  # fmt: skip
-    added(
-        store,
-        "effects",
-        [{**effect, "study": "unsound", "metric": "passed", "seed_block": "confirm", "confirmed": True, "credit": 9.0}],
-    )
+    rows = [
+        {"metric": "passed", "seed_block": "screen", "confirmed": True, "credit": 0.9},
+        {"metric": "passed", "seed_block": "confirm", "confirmed": True, "credit": 0.4},
+        {"metric": "passed", "seed_block": "confirm", "confirmed": False, "credit": -0.9},
+        {"metric": "tokens", "seed_block": "confirm", "confirmed": True, "credit": 30.0},
+        {"metric": "tokens", "seed_block": "confirm", "confirmed": True, "credit": -99.0, "evidence": "simulated"},
+        {"metric": "passed", "seed_block": "confirm", "confirmed": True, "credit": 9.0, "study": "unsound"},
+    ]
+    added(store, "effects", [{**effect, **row, "delta_q": -row["credit"]} for row in rows])
     added(store, "effect_runs", [{"study": "s", "is_sound": True}, {"study": "unsound", "is_sound": False}])
     row = rows_of(store, policy_of({"gates": [{"gate": "credit"}, {"gate": "credit", "metric": "tokens"}]}))["plan-00"]
     assert (row["credit passed (interventional)"], row["credit tokens (interventional)"]) == (0.4, -30.0)
+    policy = policy_of({"segments": {"metric": "passed"}})
+    parts = parts_of(Snapshot(store), policy, scope(Snapshot(store), policy))[PLAN]
+    assert sorted(credit.credit for credit in parts.credits) == [-0.9, 0.4]  # none of the study whose controls failed
 
 
 def test_parts_and_ties_are_those_of_the_traces_that_are_taken(store: Workspace) -> None:

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.counterfactual.dataset import PairRow
-from analysis.errors import TrainingError
+from analysis.errors import BusyError, TrainingError
 from analysis.model import Agent, Counterfactual, Event, Outcome, Task, Trace
 from analysis.pipeline import export_runs, import_paths
 from analysis.pipeline.exporting import Options, export
+from analysis.processes import alone
 from analysis.training import bundle
 from analysis.training.bundle import read_rows
 from analysis.training.rows import Row
@@ -171,6 +172,20 @@ def test_shards_hold_the_rows_of_a_split_in_their_order(
     assert sum(map(sum, sizes.values())) == 43
     assert all(n == 7 for split in sizes.values() for n in split[:-1])
     assert max(map(len, sizes.values())) > 2
+
+
+def test_a_folder_is_exported_into_by_one_alone_and_keeps_nothing_of_what_was_killed(curated: Workspace, tmp_path: Path) -> None:
+    out = tmp_path / "b"
+    export(curated, "d", tmp_path / "whole", options=HERE)
+    out.mkdir()
+    (out / ".begun.part").write_text("ha", encoding="utf-8")  # killed as it began
+    with alone(out), pytest.raises(BusyError, match="another process, it is not known which, writes here - wait until it ends"):
+        export(curated, "d", out, options=HERE)
+    export(curated, "d", out, options=HERE)
+    (out / ".runs").mkdir()  # killed after its last file
+    export(curated, "d", out, options=HERE)
+    assert files(out) == files(tmp_path / "whole")
+    assert not (out / ".runs").exists()
 
 
 def test_an_export_that_was_stopped_goes_on(curated: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

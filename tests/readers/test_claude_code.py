@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import Problem
@@ -19,6 +19,7 @@ from analysis.model import Event, Trace, decode, encode
 from analysis.readers import claude_code
 from analysis.readers.fragment import Assembled, Fragment
 from analysis.readers.source import Source, open_source
+from tests.examples import up_to
 
 VIEWER = "claude-code-viewer/5c0375b4-57a5-4f26-b12d-d022ee4e51b7.jsonl"
 SUBAGENT = "agent-sessions/subagent/0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7f"
@@ -1106,7 +1107,7 @@ LINES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@up_to(300)
 @given(lines=st.lists(LINES, min_size=1, max_size=12))
 def test_whatever_lines_say_they_make_a_sound_trace(tmp_path_factory: pytest.TempPathFactory, lines: list[Any]) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed.jsonl"

@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import Problem
 from analysis.model import Event, Trace, decode, digest, encode
 from analysis.readers import Fragment, native, read, recognise
 from analysis.readers.source import Source, open_source
+from tests.examples import up_to
 from tests.strategies import imported_traces, json_values, traces
 
 HEAD: dict[str, Any] = {"format": "counterpoint/1", "trace_id": "a", "world": "live", "source": {"format": "x"}}
@@ -44,7 +45,7 @@ def assembled(fragment: Fragment) -> Trace:
     return trace
 
 
-@settings(max_examples=60, deadline=None)
+@up_to(60)
 @given(run=imported_traces, as_list=st.booleans())
 def test_what_was_written_comes_back_equal(tmp_path_factory: pytest.TempPathFactory, run: list[Trace], as_list: bool) -> None:
     lines = [encode(trace) for trace in run]
@@ -53,7 +54,7 @@ def test_what_was_written_comes_back_equal(tmp_path_factory: pytest.TempPathFact
     assert [item for item in found if isinstance(item, Problem)] == []
 
 
-@settings(max_examples=40, deadline=None)
+@up_to(40)
 @given(trace=traces, colour=json_values)
 def test_an_unknown_field_is_kept_and_all_else_is_read_as_if_it_were_not_there(
     tmp_path_factory: pytest.TempPathFactory, trace: Trace, colour: Any
@@ -220,7 +221,7 @@ def test_other_json_is_not_taken_for_the_native_format(tmp_path: Path, first: by
     assert str(problem).startswith("f: no reader knows this format (got JSON document, first record: ")
 
 
-@settings(max_examples=100, deadline=None)
+@up_to(100)
 @given(
     patch=st.dictionaries(st.sampled_from([*Trace.__struct_fields__, "format", "colour"]), json_values, min_size=1, max_size=3)
 )
@@ -237,7 +238,7 @@ def test_whatever_stands_in_a_field_it_is_a_sound_trace_or_a_named_problem(
         assert decode(encode(assembled(fragment))) == assembled(fragment)
 
 
-@settings(max_examples=60, deadline=None)
+@up_to(60)
 @given(
     events=st.lists(
         st.dictionaries(st.sampled_from(Event.__struct_fields__), json_values | st.sampled_from(["e", "act"]), max_size=4)

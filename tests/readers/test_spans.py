@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import Problem
@@ -22,6 +22,7 @@ from analysis.pipeline.resolving import finish
 from analysis.readers import spans
 from analysis.readers.fragment import Fragment
 from analysis.readers.source import Source, open_source
+from tests.examples import up_to
 from tests.readers.odd_spans import CASES, MS, T0, bare, chain, fan, request, span, text
 
 TRACE = f"{0xABC:032x}"
@@ -848,7 +849,7 @@ def of_rows(tmp_path: Path, *files: Iterable[dict[str, Any]]) -> Loaded:
     return Loaded(*(written(tmp_path, list(rows), f"{n}.json") for n, rows in enumerate(files) if rows))
 
 
-@settings(max_examples=300, deadline=None)
+@up_to(300)
 @given(rows=tangles(), data=st.data())
 def test_order_files_and_repetition_make_no_difference(
     rows: list[dict[str, Any]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -865,7 +866,7 @@ def test_order_files_and_repetition_make_no_difference(
     assert content(of_rows(tmp_path, encoded).trace) == content(whole.trace)
 
 
-@settings(max_examples=200, deadline=None)
+@up_to(200)
 @given(rows=tangles())
 def test_tokens_of_a_span_are_counted_at_most_once_on_each_path(
     rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
@@ -877,7 +878,7 @@ def test_tokens_of_a_span_are_counted_at_most_once_on_each_path(
     assert bool(counted) == any(n is not None for n in stated.values())
 
 
-@settings(max_examples=200, deadline=None)
+@up_to(200)
 @given(
     value=st.recursive(
         st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),

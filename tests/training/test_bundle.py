@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.errors import TrainingError
-from analysis.training.bundle import Drop, begin, digest_of, read_manifest, read_rows, write_bundle, write_shard
+from analysis.training.bundle import Drop, begin, digest_of, finish, read_manifest, read_rows, write_bundle, write_shard
 from analysis.training.rows import SCHEMA, Row, rows_to_table
 from analysis.training.steps import steps_of
 from tests.training.rows import plain, row
@@ -40,13 +40,19 @@ def test_rows_come_back_in_their_order_split_by_split(tmp_path: Path) -> None:
 
 
 def test_the_steps_add_up_from_the_traces_that_are_chosen_to_the_rows_that_are_written(tmp_path: Path) -> None:
-    """p0 to p3 are written, p1 also has a masked row; all rows of q#1 are masked; curation's own drops do not count."""
+    """p0 to p3 are written, p1 also has a masked row; all rows of p0#1 are masked; curation's own drops do not count."""
     left = [
         Drop("s", "split", "would join two splits"), Drop("h", "histories", "no words"), Drop("h2", "histories", "no words"),
-        Drop("counterpoint:p1#a#b#0", "mask", "all masked"), Drop("q#1#solver#0", "mask", "all masked"),
-        Drop("q#1#solver#1", "mask", "all masked"), *DROPS,
+        Drop("counterpoint:p1#a#b#0", "mask", "all masked"), Drop("counterpoint:p0#1#solver#0", "mask", "all masked"),
+        Drop("counterpoint:p0#1#solver#1", "mask", "all masked"), *DROPS,
     ]  # fmt: skip
-    write_bundle(rows(4), tmp_path / "b", RECIPE, drops=left)
+    out = tmp_path / "b"
+    begin(out, digest_of(RECIPE))
+    shards = [
+        write_shard([rows_to_table([one for one in rows(4) if one.split == split])], out, split, 0) for split in ("test", "train")
+    ]
+    finish(out, RECIPE, shards, drops=left, about={"n_traces": {"chosen": 8, "written": 4}})
+    (out / "data" / "train-00000.parquet").unlink()  # is not asked
     assert steps_of(tmp_path / "b") == [
         ("chosen", 8, None), ("split", 1, None), ("histories", 2, None), ("made", 5, 7), ("mask", 1, 3), ("written", 4, 4)
     ]  # fmt: skip
@@ -83,6 +89,13 @@ def test_a_whole_bundle_is_not_written_again_and_another_recipe_is_refused(tmp_p
     (tmp_path / "full" / "thesis.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(TrainingError, match="not empty"):
         write_bundle(rows(), tmp_path / "full", RECIPE)
+
+
+@pytest.mark.parametrize("split", ["../escaped", "a/b", ".hidden", ""])
+def test_a_split_is_no_way_out_of_the_bundle(tmp_path: Path, split: str) -> None:
+    with pytest.raises(TrainingError, match="split: no name for a file"):
+        write_bundle([plain(1, split=split)], tmp_path / "b", RECIPE)
+    assert [path.name for path in tmp_path.rglob("*")] == ["b", ".begun"]
 
 
 def test_arguments_of_different_tools_gain_no_nulls(tmp_path: Path) -> None:

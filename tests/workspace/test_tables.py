@@ -10,6 +10,7 @@ from analysis.errors import Problem
 from analysis.model import Agent, Claim, Event, Groups, Label, Outcome, Source, Task, Trace, digest, encode
 from analysis.workspace import SCHEMAS, problem_table, trace_tables
 from analysis.workspace.tables import MEMBERS, traces_from
+from tests.examples import up_to
 from tests.strategies import traces
 
 SEVERAL = st.lists(traces, max_size=3, unique_by=lambda trace: trace.trace_id)
@@ -34,7 +35,7 @@ RUN = Trace(
 BARE = Trace(trace_id="x:0", world="live", source=Source(format="x"))
 
 
-@settings(max_examples=40, deadline=None)
+@up_to(40)
 @given(SEVERAL)
 def test_traces_come_back_from_their_rows_equal_and_with_the_same_bytes(run: list[Trace]) -> None:
     back = traces_from(trace_tables([(trace, "counterpoint") for trace in run]))
