@@ -74,12 +74,19 @@ def _options(
     pass
 
 
+_INTERRUPTED = 130  # by Ctrl-C, in the word of shells
+
+
 def main() -> None:
     """Run the command line; a mistake of the user ends in one line and exit 2."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal of another encoding gets stand-ins, not an error
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="counterpoint")
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            typer.echo("stopped: what was finished is kept, and the same command goes on", err=True)
+        raise
     except CounterpointError as error:
         typer.echo(str(error), err=True)
         sys.exit(2)
@@ -89,7 +96,10 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:  # a full disk, a missing permission: no traceback would say more
         place = printable(str(error.filename or "system"))
-        is_wrong_kind = isinstance(error, IsADirectoryError | NotADirectoryError)
-        hint = "name another place" if is_wrong_kind else "check space and permissions"
+        hint = "check space and permissions"
+        if isinstance(error, IsADirectoryError | NotADirectoryError):
+            hint = "name another place"
+        elif isinstance(error, FileNotFoundError):
+            hint = "make the folder it should lie in, or name another place"
         typer.echo(f"{place}: {error.strerror or error} - {hint}", err=True)
         sys.exit(2)

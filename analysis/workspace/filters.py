@@ -10,9 +10,10 @@ import difflib
 import re
 from collections.abc import Collection
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from analysis.errors import UnknownNameError
+from analysis.model import World
 
 
 class Field(NamedTuple):
@@ -33,6 +34,8 @@ TEXT_FIELDS: dict[str, Field] = {
     "trial": Field("trial", "trial of the task"),
     "passed": Field("case when passed is null then 'unknown' when passed then 'yes' else 'no' end", "yes, no or unknown"),
 }
+#: The values of fields that have few.
+_CLOSED: dict[str, tuple[str, ...]] = {"world": get_args(World), "passed": ("yes", "no", "unknown")}
 #: Fields that many rows of another table state; `:` asks whether one of them does.
 MANY_FIELDS: dict[str, Field] = {
     "agent": Field("agents where lower(agents.component)", "component of one of its agents"),
@@ -97,7 +100,8 @@ def where(text: str, *, metrics: Collection[str] = ()) -> tuple[str, dict[str, A
     Raises
     ------
     UnknownNameError
-        If a field is not known, a number is none (the text names what is near), or there are more than 100 terms.
+        If a field is not known, never has that value or takes a number that is none (the text names what is near), or there
+        are more than 100 terms.
 
     Examples
     --------
@@ -129,7 +133,7 @@ def _condition(field: str | None, operator: str | None, raw: str, name: str, met
     if field is None:
         return f"contains(lower(traces.trace_id), ${name}) or contains(lower(coalesce(task_text, '')), ${name})", value
     if operator == ":" and field in TEXT_FIELDS:
-        return f"lower({TEXT_FIELDS[field].sql}) in (select unnest(${name}))", _values(raw)
+        return f"lower({TEXT_FIELDS[field].sql}) in (select unnest(${name}))", _among(field, _values(raw))
     if operator == ":" and field in MANY_FIELDS:
         rows = f"select trace_id from {MANY_FIELDS[field].sql} in (select unnest(${name}))"
         return f"traces.trace_id in ({rows})", _values(raw)
@@ -145,6 +149,17 @@ def _condition(field: str | None, operator: str | None, raw: str, name: str, met
 def _values(raw: str) -> list[str]:
     """Split at the commas that stand outside of quotes."""
     return [part.replace('"', "").lower() for part in _VALUE.findall(raw)] or [""]
+
+
+def _among(field: str, values: list[str]) -> list[str]:
+    """Return the values, if they are of those that the field can have."""
+    for value in values if field in _CLOSED else ():
+        if value not in _CLOSED[field]:
+            near = difflib.get_close_matches(value, _CLOSED[field], 1)
+            hint = f"did you mean {near[0]}?" if near else f"write {field}:{_CLOSED[field][0]}"
+            expected = ", ".join(_CLOSED[field])
+            raise UnknownNameError("filter", f"`{field}` is never that", got=value, expected=expected, hint=hint)
+    return values
 
 
 def _number(field: str, value: str) -> float:

@@ -156,7 +156,7 @@ def test_a_store_that_cannot_be_written_is_one_line(run: Run, tmp_path: Path) ->
     elsewhere = run("import", file, "-w", "other", "--progress-file", tmp_path / "no" / "folder.json")
     assert (elsewhere.code, elsewhere.err) == (
         2,
-        f"{tmp_path}/no/folder.part: No such file or directory - check space and permissions\n",
+        f"{tmp_path}/no/folder.part: No such file or directory - make the folder it should lie in, or name another place\n",
     )
 
 

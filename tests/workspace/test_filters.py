@@ -97,7 +97,7 @@ CASES = {
     "hand": "A", "HAND": "A", "task": "B", '"another task"': "B", '"log in"': "A", "50%": "A", "é": "A", "É": "A", "drop": "C",
     "x": "", "-passed:yes": "AC", "-agent:websurfer": "BC", "-score>0.25": "AC", "-tag:seen": "BC", "-task": "AC",
     "format:counterpoint -passed:yes": "C", "counter events>0": "B", "a,b": "",
-    'id:"counterpoint:\'; drop table traces; --"': "C", "format:,": "", "passed:maybe": "", "score>nan": "",
+    'id:"counterpoint:\'; drop table traces; --"': "C", "format:,": "", "score>nan": "",
     "events<inf": "ABC", "-": "AC",
 }  # fmt: skip
 
@@ -107,14 +107,31 @@ def test_a_filter_finds_exactly_these_traces(snapshot: Snapshot, text: str) -> N
     assert found(snapshot, text) == CASES[text]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "world:simulatd",
+            "filter: `world` is never that (got simulatd, expected live, simulated, recorded) - did you mean simulated?",
+        ),
+        ("passed:yes,maybe", "filter: `passed` is never that (got maybe, expected yes, no, unknown) - write passed:yes"),
+    ],
+)
+def test_a_value_that_a_field_never_has_is_told(text: str, said: str) -> None:
+    with pytest.raises(UnknownNameError) as error:
+        where(text)
+    assert str(error.value) == said
+
+
 def test_every_field_is_tried() -> None:
     tried = {text.lstrip("-").split(operator)[0] for text in CASES for operator in ":<>=" if operator in text}
     assert tried >= {*TEXT_FIELDS, *MANY_FIELDS, *NUMBER_FIELDS, *WORD_FIELDS, *DAY_FIELDS}
 
 
 VALUES = st.sampled_from([*NASTY, "1", "0.5", "whowhen", "seen", "lead", "yes", "%", "_", "a,b", "\udcff"]) | st.text(max_size=8)
+FREE = [*sorted({*TEXT_FIELDS} - {"world", "passed"}), *MANY_FIELDS, *WORD_FIELDS]
 TERMS = st.one_of(
-    st.builds(lambda name, value: f'{name}:"{value}"', st.sampled_from([*TEXT_FIELDS, *MANY_FIELDS, *WORD_FIELDS]), VALUES),
+    st.builds(lambda name, value: f'{name}:"{value}"', st.sampled_from(FREE), VALUES),
     st.builds(lambda n, o, v: f"{n}{o}{v}", st.sampled_from(sorted(NUMBER_FIELDS)), st.sampled_from([">", "<", ">=", "<=", "="]),
               st.floats() | st.integers()),
     VALUES.map(lambda value: f'"{value}"'),
