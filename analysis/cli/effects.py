@@ -116,7 +116,7 @@ def effects_(
     """
     from analysis.counterfactual.interventions import OPERATORS
     from analysis.counterfactual.study import Allocation, Design, study
-    from analysis.pipeline.effects import cell_rows, effect_rows, run_row, store_effects
+    from analysis.pipeline.effects import cell_rows, effect_rows, run_row
     from analysis.workspace import Workspace
 
     store = Workspace(workspace or DEFAULT_WORKSPACE)
@@ -132,12 +132,7 @@ def effects_(
         say(_nothing(done.n_left) if traces else "no trace fits the filter")
         raise typer.Exit(1)
     rows = effect_rows(frame, seed=seed, allocation=by)
-    run = run_row(done, frame, seed=seed, allocation=by)
-    if larger := _larger(store, name, run):
-        say(f"the study {name} stays as it was, of {larger:,} pairs: this one was stopped at {run['n_pairs']:,}; go on with it, "
-            "or give it another --name")  # fmt: skip
-    else:
-        store_effects(store, name, rows, run)
+    _keep(store, name, rows, run_row(done, frame, seed=seed, allocation=by))
     cells = cell_rows(frame, seed=seed, allocation=by)
     # A recording without clock and outcome has none of the usual metrics; then all that it has are told.
     cells = [cell for cell in cells if cell["metric"] in _USUAL] or cells
@@ -238,13 +233,18 @@ def _nothing(n_left: int) -> str:
     return "the budget ended before the first pair: give more" if n_left else "no decision of these traces can be replayed"
 
 
-def _larger(store: Workspace, name: str, run: Mapping[str, Any]) -> int | None:
-    """Return how many pairs the study of this name rests on, where it is a larger one than this, which did not end."""
+def _keep(store: Workspace, name: str, rows: Sequence[dict[str, Any]], run: Mapping[str, Any]) -> None:
+    """Store the study, unless it did not end and one of its name rests on more pairs."""
+    from analysis.pipeline.effects import store_effects
     from analysis.workspace import Snapshot
 
     query = "select n_pairs from effect_runs where study = $name and n_pairs > $n and $left > 0"
     found = Snapshot(store).sql(query, {"name": name, "n": run["n_pairs"], "left": run["n_left"]})["n_pairs"].to_pylist()
-    return found[0] if found else None
+    if found:
+        larger = f"the study {name} stays as it was, of {found[0]:,} pairs"
+        say(f"{larger}: this one was stopped at {run['n_pairs']:,}; go on with it, or give it another --name")
+        return
+    store_effects(store, name, rows, run)
 
 
 def _confirmed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

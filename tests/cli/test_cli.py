@@ -176,6 +176,7 @@ def test_import_prints_the_load_report_and_says_what_was_lost(run: Run, tmp_path
     write(folder / "a.jsonl", [encode(RUN), b"{oops", b"{", encode(RUN)])
     write(folder / "b.html", [b"<html>"])
     write_annotation(folder, 1)
+    there = f"-w {tmp_path}/store"
     ran = run("import", folder)
     assert ran.code == 1
     assert [line.split() for line in ran.out.splitlines()] == [
@@ -195,7 +196,7 @@ def test_import_prints_the_load_report_and_says_what_was_lost(run: Run, tmp_path
         "new by format: 1 counterpoint",
         "annotators me and you: same agent in 1 of 1 runs, same step in 0 of 1 runs",
         f"workspace {tmp_path}/store is at version 1",
-        "next: `counterpoint analyze` works out metrics and findings, `counterpoint dashboard` opens the browser",
+        f"next: `counterpoint analyze {there}` works out metrics and findings, `counterpoint dashboard {there}` shows them",
     ]
 
 
