@@ -94,9 +94,10 @@ def draw_exports(root: Path) -> None:
         {"split": name, "share": split["n_rows"] / manifest["n_rows"], "n_files": len(split["files"]), **split}
         for name, split in manifest["splits"].items()
     ]
-    st.markdown("##### From traces to rows")
-    tables.show(stored.steps(str(folder), manifest["id"]), key="steps", columns=STEPS)
-    st.caption("Chosen = left out at the split + left out without a word + made into rows; made = left out as masked + written.")
+    if len(steps := stored.steps(str(folder), manifest["id"])):
+        st.markdown("##### From traces to rows")
+        tables.show(steps, key="steps", columns=STEPS)
+        st.caption("Chosen = left out at the split + without a word + made into rows; made = left out as masked + written.")
     st.markdown("##### Rows by split")
     tables.show(pd.DataFrame(shares), key="splits", columns=SPLITS)
     _draw_views(views, list(manifest["splits"]))

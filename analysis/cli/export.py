@@ -79,7 +79,8 @@ def _show(done: Exported, out: Path) -> None:
     for name, view in done.views.items():
         rows += [(name, split, n, None) for split, n in view.records.items()]
         rows += [(name, "refused", None, n) for n in [sum(view.refused.values())] if n]
-    print_table(["step", "traces", "rows"], [(WORDS[name], n_traces, n_rows) for name, n_traces, n_rows in steps_of(out)])
+    if steps := [(WORDS[name], n_traces, n_rows) for name, n_traces, n_rows in steps_of(out)]:
+        print_table(["step", "traces", "rows"], steps)
     print_table(["view", "split", "rows", "refused"], rows)
     for name, view in done.views.items():
         for reason, n in sorted(view.refused.items(), key=lambda item: (-item[1], item[0])):

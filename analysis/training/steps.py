@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 def steps_of(out: Path) -> list[Step]:
-    """Return the steps of the bundle in a folder, in their order; without those before the last, where it does not state them.
+    """Return the steps of the bundle in a folder, in their order; none where an older version wrote it, which states none.
 
     Raises TrainingError where there is none.
     """

@@ -31,7 +31,7 @@ from analysis.training.formats import views
 from analysis.training.labelling import rows_of
 from analysis.training.redacting import redacted
 from analysis.training.rows import Row
-from analysis.training.steps import WORDS, steps_of
+from analysis.training.steps import WORDS, Step, steps_of
 from analysis.workspace.filters import where
 from analysis.workspace.listing import metric_names
 from dashboard.loading import Version, frame, snapshot
@@ -153,7 +153,7 @@ def viewed(export: Path) -> dict[str, Viewed]:
 @st.cache_data(max_entries=8, show_spinner=False)
 def steps(export: str, manifest_id: str) -> pd.DataFrame:
     """Return what became of the traces of an export at each step, in words, in their order: step, n_traces, n_rows."""
-    found = pd.DataFrame(steps_of(Path(export)))
+    found = pd.DataFrame(steps_of(Path(export)), columns=Step._fields)
     return found.assign(step=found["step"].map(WORDS), n_rows=found["n_rows"].astype("Int64"))
 
 

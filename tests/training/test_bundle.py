@@ -58,6 +58,11 @@ def test_the_steps_add_up_from_the_traces_that_are_chosen_to_the_rows_that_are_w
     ]  # fmt: skip
 
 
+def test_a_bundle_that_states_no_traces_has_no_steps(tmp_path: Path) -> None:
+    write_bundle(rows(4), tmp_path / "b", RECIPE)
+    assert steps_of(tmp_path / "b") == []
+
+
 def test_the_same_rows_give_the_same_bytes_wherever_they_are_written(tmp_path: Path) -> None:
     for name in ("a", "elsewhere/b"):
         write_bundle(iter(rows()), tmp_path / name, RECIPE, drops=DROPS)
