@@ -7,6 +7,8 @@ goes on. Both read alike: place: problem (got …, expected …) - what to do.
 from __future__ import annotations
 
 import copyreg
+import difflib
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -170,6 +172,16 @@ class PolicyError(CounterpointError, ValueError):
 
 class TrainingError(CounterpointError, RuntimeError):
     """A data set cannot be exported, or a training cannot be begun, followed or gone on with."""
+
+
+def nearest(name: str, names: Iterable[str], otherwise: str = "") -> str:
+    """Return the hint that asks for the nearest of some names; another one where none is near.
+
+    >>> nearest("simulatd", ["live", "simulated"]), nearest("x", ["live"], "write world:live")
+    ('did you mean simulated?', 'write world:live')
+    """
+    near = difflib.get_close_matches(name, list(names), 1)
+    return f"did you mean {near[0]}?" if near else otherwise
 
 
 def printable(text: str, limit: int = 120) -> str:

@@ -85,7 +85,7 @@ def main() -> None:
         app(prog_name="counterpoint")
     except SystemExit as end:
         if end.code == _INTERRUPTED:
-            typer.echo("stopped: what was finished is kept, and the same command goes on", err=True)
+            typer.echo("stopped: what was finished is kept, and the same command does the rest", err=True)
         raise
     except CounterpointError as error:
         typer.echo(str(error), err=True)

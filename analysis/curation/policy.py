@@ -23,9 +23,9 @@ from analysis.curation.gates import Coherence, Gate, Hedging, Measure, name_of
 from analysis.curation.mixture import Mixing
 from analysis.curation.ordering import Ordering
 from analysis.curation.quotas import GROUPS, Quotas
-from analysis.curation.refusing import nearest, refusal
+from analysis.curation.refusing import refusal
 from analysis.curation.segments import Segmenting
-from analysis.errors import PolicyError
+from analysis.errors import PolicyError, nearest
 
 World = Literal["live", "simulated", "recorded"]
 DEFAULT = "default"

@@ -5,7 +5,6 @@ Hides how the place and the kind of a mistake are read off what msgspec says, wh
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import typing
@@ -17,7 +16,7 @@ import msgspec
 from analysis.curation.curriculum.stages import STAGES
 from analysis.curation.fields import BOUNDS, Field, fields_of
 from analysis.curation.gates import Gate
-from analysis.errors import PolicyError
+from analysis.errors import PolicyError, nearest
 
 _SAID = re.compile(r"(?P<problem>.*?)(?: - at `(?:key` in `)?\$(?P<path>[^`]*)`)?", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -56,12 +55,6 @@ def refusal(record: type[msgspec.Struct], values: Mapping[str, Any], error: msgs
         got = json.dumps(found.value, default=str, ensure_ascii=False)
         return PolicyError(where, "a field does not have its shape", got=got, expected=_shape(found, parts), hint=_HINT)
     return PolicyError(where, "a field does not have its shape", got=problem, hint=_HINT)
-
-
-def nearest(name: str, names: Sequence[str], otherwise: str = "") -> str:
-    """Return the hint that asks for the nearest of some names; another one where none is near."""
-    near = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]}?" if near else otherwise
 
 
 def _choice(where: str, problem: str, got: str, allowed: Sequence[str]) -> PolicyError:

@@ -19,8 +19,7 @@ from analysis.counterfactual.effects import better_of
 from analysis.counterfactual.study import SCREEN
 from analysis.curation.gates import Coherence, Credit, Labels, Measure, column_of
 from analysis.curation.policy import Policy
-from analysis.curation.refusing import nearest
-from analysis.errors import PolicyError
+from analysis.errors import PolicyError, nearest
 from analysis.orchestration.metrics import METRICS
 from analysis.workspace import Snapshot
 from analysis.workspace.filters import where

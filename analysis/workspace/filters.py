@@ -6,13 +6,12 @@ and a trace must satisfy all of them. It compiles to SQL over the traces table, 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection
 from datetime import date
 from typing import Any, NamedTuple, get_args
 
-from analysis.errors import UnknownNameError
+from analysis.errors import UnknownNameError, nearest
 from analysis.model import World
 
 
@@ -155,8 +154,7 @@ def _among(field: str, values: list[str]) -> list[str]:
     """Return the values, if they are of those that the field can have."""
     for value in values if field in _CLOSED else ():
         if value not in _CLOSED[field]:
-            near = difflib.get_close_matches(value, _CLOSED[field], 1)
-            hint = f"did you mean {near[0]}?" if near else f"write {field}:{_CLOSED[field][0]}"
+            hint = nearest(value, _CLOSED[field], f"write {field}:{_CLOSED[field][0]}")
             expected = ", ".join(_CLOSED[field])
             raise UnknownNameError("filter", f"`{field}` is never that", got=value, expected=expected, hint=hint)
     return values
@@ -184,9 +182,8 @@ def _unknown(field: str, operator: str | None, metrics: Collection[str]) -> Unkn
         return UnknownNameError("filter", f"`{field}` is a day", got=f"{field}{operator}", hint=f"write {field}>=2026-03-01")
     if field in names:
         return UnknownNameError("filter", f"`{field}` is a text", got=f"{field}{operator}", hint=f"write {field}:value")
-    near = difflib.get_close_matches(field, names, 1)
     if not metrics and operator != ":":
         hint = "metrics such as q_work can be asked for after `counterpoint analyze`"
         return UnknownNameError("filter", "unknown field", got=field, hint=hint)
-    hint = f"did you mean {near[0]}?" if near else "put text that holds : < > = in quotes"
+    hint = nearest(field, names, "put text that holds : < > = in quotes")
     return UnknownNameError("filter", "unknown field", got=field, expected="one of " + ", ".join(names), hint=hint)

@@ -190,5 +190,5 @@ def test_an_interrupted_import_ends_without_a_traceback_and_without_a_version(co
         code, errors = ended(process)
         if store.head().number == 0:
             break
-    assert (code, errors.strip()) == (130, "stopped: what was finished is kept, and the same command goes on")
+    assert (code, errors.strip()) == (130, "stopped: what was finished is kept, and the same command does the rest")
     assert store.head().number == 0
