@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard import curriculum, jobs, loading, safe, selection
 from dashboard.loading import curriculum as stored
 
-VIEWS = {"map": "Difficulty", "schedule": "Schedule", "models": "Between models or conditions", "tables": "Pass tables"}
+VIEWS = {"map": "Difficulty", "schedule": "Schedule", "models": "Between them", "tables": "Pass tables"}
 version = loading.version()
 
 
@@ -34,7 +34,7 @@ reference = stored.reference(version)
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     known = rows[rows["d_req"].notna()]["model"].value_counts()
     names = {str(name): str(name) for name in known.index}
-    model = selection.choose("model", "Model or condition", {"": "All models and conditions", **names})
+    model = selection.choose("model", "Model or condition", {"": "All models or conditions", **names})
     view = selection.choose("view", "View", VIEWS)
     with st.popover("Thresholds", icon=":material/tune:"):
         curriculum.draw_reference(version, reference)

@@ -108,7 +108,7 @@ def stages_by_model(rows: pd.DataFrame, *, selected: str = "") -> go.Figure:
     left_out = f" · {len(names):,} of {n_models:,} models or conditions" if len(names) < n_models else ""
     grey = ", grey: in no stage" if counts["no stage"].any() else ""
     return figure.update_layout(
-        title={"text": "Which stages does each model or condition face?",
+        title={"text": "Which stages does each one face?",
                "subtitle": {"text": f"colours as beside{grey}{left_out}"}},
         xaxis={"title": "share of tasks", "tickformat": ".0%", "range": [0, 1]}, barmode="stack",
         yaxis={"tickvals": list(range(len(names))), "ticktext": ticks, "range": [len(names) - 0.5, -0.5], "showgrid": False},
